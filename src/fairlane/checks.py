@@ -1,0 +1,92 @@
+"""Arguments are checked here, before anything is written: each error names the argument and what is allowed."""
+
+import math
+from datetime import timedelta
+
+from fairlane.errors import ConfigurationError
+
+__all__ = (
+    "PRIORITIES",
+    "Seconds",
+    "count",
+    "fraction",
+    "group_id",
+    "optional_text",
+    "positive_seconds",
+    "priority",
+    "seconds",
+    "text",
+)
+
+Seconds = float | timedelta
+"""A duration: seconds as a number, or a `timedelta`."""
+
+PRIORITIES = (0, 1, 2, 3, 4)
+MAX_SECONDS = 100 * 366 * 86_400.0
+
+
+def seconds(name: str, value: object) -> float:
+    """Return a duration in seconds, from 0 to a hundred years."""
+    number = value.total_seconds() if isinstance(value, timedelta) else value
+    if isinstance(number, bool) or not isinstance(number, int | float):
+        raise ConfigurationError(
+            f"{name} must be seconds (int or float) or a timedelta, not {value!r}"
+        )
+    if not 0 <= number <= MAX_SECONDS:  # false for NaN as well
+        raise ConfigurationError(
+            f"{name} must be between 0 and {MAX_SECONDS:.0f} seconds, not {value!r}"
+        )
+    return float(number)
+
+
+def positive_seconds(name: str, value: object) -> float:
+    """Return a duration in seconds, above 0."""
+    number = seconds(name, value)
+    if number == 0:
+        raise ConfigurationError(f"{name} must be longer than 0 seconds")
+    return number
+
+
+def credit(name: str, value: object) -> float:
+    """Return a duration in seconds, from 0 to infinity."""
+    if isinstance(value, float) and math.isinf(value) and value > 0:
+        return value
+    return seconds(name, value)
+
+
+def fraction(name: str, value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
+        raise ConfigurationError(f"{name} must be a number from 0.0 to 1.0, not {value!r}")
+    return float(value)
+
+
+def count(name: str, value: object, *, least: int = 1) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        raise ConfigurationError(f"{name} must be an int of at least {least}, not {value!r}")
+    return value
+
+
+def priority(name: str, value: object) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value not in PRIORITIES:
+        raise ConfigurationError(f"{name} must be an int from 0 to 4, not {value!r}")
+    return value
+
+
+def text(name: str, value: object) -> str:
+    """Return a `str` that UTF-8 can encode; an empty one is allowed."""
+    if not isinstance(value, str):
+        raise ConfigurationError(f"{name} must be a str, not {type(value).__name__}")
+    try:
+        value.encode()
+    except UnicodeEncodeError as error:
+        raise ConfigurationError(f"{name} is not valid Unicode: {error.reason}") from error
+    return value
+
+
+def optional_text(name: str, value: object) -> str | None:
+    return None if value is None else text(name, value)
+
+
+def group_id(value: object) -> str:
+    """Return a group id: any valid `str`. A dict would be an operator in a filter."""
+    return text("group_id", value)

@@ -1,0 +1,132 @@
+"""The values that the transport hands out. All are immutable."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Generic, TypeVar
+
+E = TypeVar("E")
+
+__all__ = ("DeadLetter", "Lease", "Message", "RepairReport", "TransportStats")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Message(Generic[E]):
+    """One stored message.
+
+    Attributes:
+        seq: its number; grows over all groups.
+        group_id: the group it belongs to.
+        event: the payload.
+        published_at: server time of the publish; None if the original design wrote it.
+    """
+
+    seq: int
+    group_id: str
+    event: E
+    published_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """What the claim saw beside the message; the settlement needs it to clean up.
+
+    Attributes:
+        version: of the lock when it was claimed; None where the original design wrote the lock.
+        undeleted: settled messages whose documents may still exist.
+        is_last: no message stood behind the leased ones.
+    """
+
+    version: int | None = None
+    undeleted: tuple[int, ...] = ()
+    is_last: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lease(Generic[E]):
+    """The right to handle the head of one group until `expires_at`.
+
+    Attributes:
+        seq, group_id, event: the message.
+        token: names this lease; never reused.
+        priority: of the group, 0 to 4.
+        attempt: number of this delivery of the message; 1 is the first.
+        epoch: fencing number; grows with every lease of the group.
+        expires_at: epoch seconds on the server's clock.
+        messages: the leased messages in order; `event` and `seq` are the first one's.
+    """
+
+    group_id: str
+    seq: int
+    event: E
+    token: str
+    priority: int
+    attempt: int
+    epoch: int
+    expires_at: float
+    messages: tuple[Message[E], ...] = ()
+    _seen: Seen = Seen()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeadLetter(Generic[E]):
+    """A message that will not be delivered any more, and why.
+
+    Attributes:
+        event: the payload, or None where it cannot be decoded (`decode_error` says why).
+        reason: why it died.
+        attempts: how often it was delivered.
+        died_at: server time of its death.
+    """
+
+    seq: int
+    group_id: str
+    event: E | None
+    priority: int
+    reason: str
+    attempts: int
+    died_at: datetime
+    published_at: datetime | None = None
+    decode_error: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransportStats:
+    """A count of what the transport holds, taken without stopping it.
+
+    Attributes:
+        groups: groups with messages; ready + leased + parked.
+        ready: claimable now, those with an expired lease included.
+        leased: under a live lease.
+        parked: waiting for a retry delay to pass.
+        messages: messages not yet settled.
+        dead: dead letters.
+        oldest_age: seconds since the oldest unsettled message was published; None if there is none.
+        ready_by_priority: claimable groups for each priority that has any.
+    """
+
+    groups: int
+    ready: int
+    leased: int
+    parked: int
+    messages: int
+    dead: int
+    oldest_age: float | None
+    ready_by_priority: Mapping[int, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RepairReport:
+    """What one `repair()` did.
+
+    Attributes:
+        examined: recent messages looked at.
+        repaired: groups that got their missing lock back.
+        adopted: lock documents of the original design taken over.
+        finished: dead letters whose move was completed.
+    """
+
+    examined: int
+    repaired: int
+    adopted: int
+    finished: int

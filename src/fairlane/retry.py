@@ -1,0 +1,51 @@
+"""What a handler may answer, and how long a failed message waits."""
+
+import random
+from dataclasses import dataclass
+from datetime import timedelta
+
+from fairlane.checks import fraction, seconds
+
+__all__ = ("Backoff", "Reject", "Retry")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Backoff:
+    """Exponential back-off with full jitter above a half: `base * 2**(attempt - 1)`, at most `cap`.
+
+    Attributes:
+        base: delay after the first failed attempt, in seconds.
+        cap: the longest delay, in seconds.
+        jitter: share of the delay that is random, 0.0 to 1.0.
+    """
+
+    base: float = 1.0
+    cap: float = 300.0
+    jitter: float = 0.5
+
+    def __post_init__(self) -> None:
+        seconds("base", self.base)
+        seconds("cap", self.cap)
+        fraction("jitter", self.jitter)
+
+    def delay(self, attempt: int) -> float:
+        """Return the seconds to wait after delivery number `attempt` (1 is the first) failed."""
+        exponent = min(max(attempt, 1) - 1, 60)
+        full = min(self.cap, self.base * 2.0**exponent)
+        return full * (1.0 - self.jitter * random.random())
+
+
+class Retry(Exception):
+    """Raised by a handler: deliver this message again, after `delay` seconds if it is given."""
+
+    def __init__(self, delay: float | timedelta | None = None) -> None:
+        self.delay = None if delay is None else seconds("delay", delay)
+        super().__init__("retry" if delay is None else f"retry in {self.delay:g} s")
+
+
+class Reject(Exception):
+    """Raised by a handler: this message can never succeed; move it to the dead letters."""
+
+    def __init__(self, reason: str = "rejected by the handler") -> None:
+        self.reason = reason
+        super().__init__(reason)
