@@ -30,3 +30,7 @@ def create_app() -> web.Application:
     app.cleanup_ctx.append(fairlane)
     app.router.add_post("/orders/{order_id}/events", publish)
     return app
+
+
+if __name__ == "__main__":
+    web.run_app(create_app(), port=8080)

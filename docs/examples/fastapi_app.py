@@ -2,6 +2,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
+import uvicorn
 from fastapi import FastAPI, Request
 
 from fairlane import AsyncMongoTransport, Lease, WorkerPool
@@ -32,3 +33,7 @@ async def publish(order_id: str, event: dict[str, Any], request: Request) -> dic
 @app.get("/health")
 async def health(request: Request) -> dict[str, str]:
     return {"pool": str(request.app.state.pool.health.state)}
+
+
+if __name__ == "__main__":
+    uvicorn.run(app, port=8080)

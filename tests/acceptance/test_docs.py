@@ -1,0 +1,209 @@
+"""Every example of the documentation runs as a program of its own and prints what its page says."""
+
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+EXAMPLES = DOCS / "examples"
+DOCUMENTED_URL = "mongodb://localhost:27017"
+SECONDS = 45
+
+
+@dataclass(frozen=True)
+class Run:
+    """How an example is run: as a script or by pytest, and whether SIGTERM ends it."""
+
+    prints: tuple[str, ...] = ()
+    stop_after: str | None = None
+    by_pytest: bool = False
+
+
+RUNS = {
+    "quickstart.py": Run(prints=("order-42 {'kind': 'paid'}",)),
+    "blocking.py": Run(prints=("order-42 {'kind': 'paid'}",)),
+    "blocking_threads.py": Run(prints=("done 4",)),
+    "pool.py": Run(
+        prints=("shipped order-42 2000", "shipped order-42 20"), stop_after="shipped order-42 20\n"
+    ),
+    "local_server.py": Run(prints=("published 1 to ",)),
+    "first_transport.py": Run(
+        prints=(
+            "worker-1 holds order-42 paid",
+            "worker-2 holds order-43 paid",
+            "worker-3 gets None",
+            "worker-3 holds order-42 shipped",
+            "attempt 2 of order-43 paid",
+            "ack by worker-2: False",
+            "ack by worker-1: True",
+            "groups left: 0",
+        )
+    ),
+    "worker_pool.py": Run(
+        prints=(
+            "order-0 step 1 attempt 1",
+            "order-0 step 2 attempt 2",
+            "order-0 step 3 attempt 1",
+            "dead: order-9 there is no step -1",
+        )
+    ),
+    "pymongo_driver.py": Run(prints=("published 1",)),
+    "own_client.py": Run(prints=("published 1",)),
+    "dead_letters.py": Run(prints=("1 the total is missing 1", "moved back: 1")),
+    "visibility.py": Run(prints=("page 0 done", "page 1 done", "page 2 done")),
+    "indexes.py": Run(prints=("published 1",)),
+    "fencing.py": Run(prints=("worker-2 writes: True", "worker-1 writes: False")),
+    "testing_your_code.py": Run(prints=("1 passed",), by_pytest=True),
+    "manual_clock.py": Run(prints=("1 passed",), by_pytest=True),
+}
+WEB_APPS = {"fastapi_app.py", "aiohttp_app.py"}
+
+Prepare = Callable[[str], Path]
+
+
+@pytest.fixture
+def prepare(fairlane_url: str, tmp_path: Path) -> Prepare:
+    """Copy an example, with this test's server and database in place of the documented ones."""
+
+    def prepare(name: str) -> Path:
+        source = (EXAMPLES / name).read_text().replace('"app"', f'"docs_{uuid.uuid4().hex[:12]}"')
+        copy = tmp_path / f"test_{name}"
+        copy.write_text(source.replace(DOCUMENTED_URL, fairlane_url))
+        return copy
+
+    return prepare
+
+
+@pytest.fixture
+def environment(fairlane_url: str) -> dict[str, str]:
+    return {**os.environ, "FAIRLANE_TEST_URL": fairlane_url, "PYTHONUNBUFFERED": "1"}
+
+
+def test_every_example_is_run() -> None:
+    assert {path.name for path in EXAMPLES.glob("*.py")} == RUNS.keys() | WEB_APPS
+
+
+def test_every_example_stands_on_a_page() -> None:
+    pages = "".join(page.read_text() for page in [ROOT / "README.md", *DOCS.rglob("*.md")])
+    assert [path.name for path in EXAMPLES.glob("*.py") if path.name not in pages] == []
+
+
+def test_pages_contain_no_python_of_their_own() -> None:
+    inline = re.compile(r"^(```|:::)\{?(python|code-block)", re.MULTILINE)
+    assert [page.name for page in DOCS.rglob("*.md") if inline.search(page.read_text())] == []
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_example_runs_and_prints_what_the_page_says(
+    name: str, prepare: Prepare, environment: dict[str, str]
+) -> None:
+    run = RUNS[name]
+    script = prepare(name)
+    command = _pytest(script) if run.by_pytest else [sys.executable, "-W", "error", str(script)]
+    status, output = _output(command, environment, run.stop_after)
+    assert status == 0, output
+    assert _lines_in_order(run.prints, output), output
+
+
+@pytest.mark.parametrize("name", sorted(WEB_APPS))
+def test_web_application_handles_what_is_posted_and_stops_on_sigterm(
+    name: str, prepare: Prepare, environment: dict[str, str]
+) -> None:
+    port = _free_port()
+    script = prepare(name)
+    script.write_text(script.read_text().replace("8080", str(port)))
+    with _started([sys.executable, str(script)], environment) as process:
+        assert _post(f"http://127.0.0.1:{port}/orders/42/events", {"kind": "paid"}) == {"seq": 1}
+        handled = "handled order-42 {'kind': 'paid'}\n"
+        assert handled in _until(process, handled)
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=SECONDS)
+    assert process.returncode in {0, -signal.SIGTERM}  # uvicorn raises the signal again at its end
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def _post(url: str, event: object) -> object:
+    """Post as soon as the application listens."""
+    request = urllib.request.Request(
+        url, json.dumps(event).encode(), {"Content-Type": "application/json"}
+    )
+    deadline = time.monotonic() + SECONDS
+    while True:
+        try:
+            with urllib.request.urlopen(request, timeout=SECONDS) as response:
+                return json.load(response)
+        except urllib.error.URLError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.05)
+
+
+def _pytest(script: Path) -> list[str]:
+    options = ["-q", "-o", "asyncio_mode=auto", "--rootdir", str(script.parent)]
+    return [sys.executable, "-m", "pytest", *options, "-c", os.devnull, str(script)]
+
+
+def _output(
+    command: list[str], environment: dict[str, str], stop_after: str | None
+) -> tuple[int, str]:
+    """Run to the end, or send SIGTERM as soon as `stop_after` has been printed."""
+    with _started(command, environment) as process:
+        output = "".join(_until(process, stop_after))
+        if stop_after is not None:
+            process.send_signal(signal.SIGTERM)
+        output += process.communicate(timeout=SECONDS)[0]
+    return process.returncode, output
+
+
+@contextmanager
+def _started(command: list[str], environment: dict[str, str]) -> Iterator[subprocess.Popen[str]]:
+    with subprocess.Popen(
+        command,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def _until(process: subprocess.Popen[str], line: str | None) -> Iterator[str]:
+    if line is None or process.stdout is None:
+        return
+    for printed in process.stdout:
+        yield printed
+        if printed == line:
+            return
+
+
+def _lines_in_order(expected: tuple[str, ...], output: str) -> bool:
+    position = 0
+    for line in expected:
+        position = output.find(line, position) + 1
+        if position == 0:
+            return False
+    return True
