@@ -1,5 +1,10 @@
 """Sphinx settings. Nothing here needs the network."""
 
+import re
+from collections.abc import Iterable, Iterator
+
+from sphinx.application import Sphinx
+
 from fairlane import __version__
 
 project = "Fairlane"
@@ -24,3 +29,26 @@ html_theme = "furo"
 html_title = f"Fairlane {release}"
 html_static_path = ["_static"]
 html_show_sourcelink = False
+
+
+def setup(app: Sphinx) -> None:
+    app.connect("autodoc-process-docstring", _from_markdown, priority=100)  # before napoleon
+
+
+def _from_markdown(
+    app: Sphinx, what: str, name: str, obj: object, options: object, lines: list[str]
+) -> None:
+    """Turn the docstrings' Markdown (code spans and fenced blocks) into reStructuredText."""
+    lines[:] = _converted(lines)
+
+
+def _converted(lines: Iterable[str]) -> Iterator[str]:
+    is_code = False
+    for line in lines:
+        if line.strip().startswith("```"):
+            is_code = not is_code
+            yield from (["", ".. code-block:: python", ""] if is_code else [""])
+        elif is_code:
+            yield f"   {line}"
+        else:
+            yield re.sub(r"(?<!`)`([^`]+)`(?!`)", r"``\1``", line)
