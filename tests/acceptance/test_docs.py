@@ -41,6 +41,7 @@ RUNS = {
     "pool.py": Run(
         prints=("shipped order-42 2000", "shipped order-42 20"), stop_after="shipped order-42 20\n"
     ),
+    "server.py": Run(prints=("mongodb://127.0.0.1:",), stop_after="mongodb://"),
     "local_server.py": Run(prints=("published 1 to ",)),
     "first_transport.py": Run(
         prints=(
@@ -196,7 +197,7 @@ def _until(process: subprocess.Popen[str], line: str | None) -> Iterator[str]:
         return
     for printed in process.stdout:
         yield printed
-        if printed == line:
+        if printed.startswith(line):
             return
 
 
