@@ -1,3 +1,35 @@
 """Fairlane: FIFO message groups on the MongoDB you already run, for asyncio."""
 
+from fairlane.errors import (
+    ConfigurationError,
+    Duplicate,
+    FairlaneError,
+    LeaseLost,
+    NotFound,
+    PayloadError,
+    ServerUnreachable,
+)
+from fairlane.model import DeadLetter, Lease, Message, RepairReport, TransportStats
+from fairlane.retry import Backoff, Reject, Retry
+from fairlane.transport import AsyncMongoTransport
+
+__all__ = (
+    "AsyncMongoTransport",
+    "Backoff",
+    "ConfigurationError",
+    "DeadLetter",
+    "Duplicate",
+    "FairlaneError",
+    "Lease",
+    "LeaseLost",
+    "Message",
+    "NotFound",
+    "PayloadError",
+    "Reject",
+    "RepairReport",
+    "Retry",
+    "ServerUnreachable",
+    "TransportStats",
+)
+
 __version__ = "0.1.0"

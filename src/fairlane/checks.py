@@ -1,4 +1,7 @@
-"""Arguments are checked here, before anything is written: each error names the argument and what is allowed."""
+"""Arguments are checked here, before anything is written.
+
+Each error names the argument and what is allowed.
+"""
 
 import math
 from datetime import timedelta

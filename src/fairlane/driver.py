@@ -1,0 +1,408 @@
+"""The driver adapter: the one place that knows Motor and PyMongo's `AsyncMongoClient` differ.
+
+Everything else sees a `Driver` and its `Collection`s: a handful of typed verbs, the same on both
+(and on mongomock-motor, for users' unit tests).
+"""
+
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from datetime import UTC
+from typing import Any, Literal, TypeVar
+from urllib.parse import quote, unquote, urlsplit
+
+import pymongo
+from bson.binary import UuidRepresentation
+from bson.codec_options import CodecOptions, DatetimeConversion
+from bson.raw_bson import RawBSONDocument
+from pymongo import errors as driver_errors
+from pymongo.errors import DuplicateKeyError
+from pymongo.operations import IndexModel, InsertOne, UpdateOne
+from pymongo.read_preferences import ReadPreference
+from pymongo.write_concern import WriteConcern
+
+from fairlane.errors import ConfigurationError, ServerUnreachable
+
+__all__ = ("Collection", "Document", "Driver", "connect")
+
+Document = dict[str, Any]
+Kind = Literal["motor", "pymongo", "mongomock"]
+Sort = Sequence[tuple[str, int]]
+Upsert = tuple[Document, Document]
+T = TypeVar("T")
+
+BSON: CodecOptions[Document] = CodecOptions(
+    tz_aware=True,
+    tzinfo=UTC,
+    uuid_representation=UuidRepresentation.STANDARD,
+    datetime_conversion=DatetimeConversion.DATETIME_AUTO,
+)
+RAW_BSON: CodecOptions[RawBSONDocument] = CodecOptions(
+    document_class=RawBSONDocument,
+    tz_aware=True,
+    tzinfo=UTC,
+    uuid_representation=UuidRepresentation.STANDARD,
+    datetime_conversion=DatetimeConversion.DATETIME_AUTO,
+)
+MOCK_BSON: CodecOptions[Document] = CodecOptions(tz_aware=True)
+
+CROSS_COLLECTION_BULK_WIRE_VERSION = 25
+COMMAND_NOT_FOUND = 59
+AUTHENTICATION_FAILED = 18
+UPSERT_TRIES = 5
+DUPLICATE_KEY = 11000
+
+
+class Collection:
+    """A collection with pinned concerns: majority writes, reads on the primary, exact BSON."""
+
+    def __init__(self, raw: Any, kind: Kind, on_disconnect: Callable[[], None]) -> None:
+        self._raw = raw
+        self._kind = kind
+        self._on_disconnect = on_disconnect
+
+    @property
+    def name(self) -> str:
+        return str(self._raw.name)
+
+    @property
+    def namespace(self) -> str:
+        return f"{self._raw.database.name}.{self._raw.name}"
+
+    def undecoded(self) -> "Collection":
+        """Return the same collection, whose documents come and go without being decoded."""
+        if self._kind == "mongomock":
+            return self
+        raw = self._raw.with_options(codec_options=RAW_BSON)
+        return Collection(raw, self._kind, self._on_disconnect)
+
+    async def _run(self, call: Awaitable[T]) -> T:
+        try:
+            return await call
+        except driver_errors.AutoReconnect:
+            self._on_disconnect()
+            raise
+
+    async def find_one(self, match: Document, fields: Document | None = None) -> Document | None:
+        found: Document | None = await self._run(self._raw.find_one(match, fields))
+        return found
+
+    async def find(
+        self, match: Document, *, sort: Sort, limit: int, fields: Document | None = None
+    ) -> list[Document]:
+        cursor = self._raw.find(match, fields).sort(list(sort)).limit(limit)
+        found: list[Document] = await self._run(cursor.to_list(None))
+        return found
+
+    async def each(
+        self, match: Document, *, sort: Sort, fields: Document | None = None
+    ) -> AsyncIterator[Document]:
+        async for document in self._raw.find(match, fields).sort(list(sort)):
+            yield document
+
+    async def aggregate(self, pipeline: Sequence[Document]) -> list[Document]:
+        cursor = self._raw.aggregate(list(pipeline))
+        if self._kind == "pymongo":
+            cursor = await self._run(cursor)
+        found: list[Document] = await self._run(cursor.to_list(None))
+        return found
+
+    async def count(self, match: Document) -> int:
+        number: int = await self._run(self._raw.count_documents(match))
+        return number
+
+    async def find_one_and_update(
+        self, match: Document, update: Document, *, sort: Sort | None = None, upsert: bool = False
+    ) -> Document | None:
+        """Update one document and return it as it is afterwards."""
+        change = self._raw.find_one_and_update(
+            match,
+            update,
+            sort=None if sort is None else list(sort),
+            upsert=upsert,
+            return_document=pymongo.ReturnDocument.AFTER,
+        )
+        found: Document | None = await self._run(change)
+        return found
+
+    async def update_one(self, match: Document, update: Document) -> bool:
+        """Return whether a document matched."""
+        result = await self._run(self._raw.update_one(match, update))
+        return bool(result.matched_count)
+
+    async def update_many(self, match: Document, update: Document | list[Document]) -> int:
+        """Return how many documents matched."""
+        result = await self._run(self._raw.update_many(match, update))
+        return int(result.matched_count)
+
+    async def upsert(self, writes: Sequence[Upsert]) -> None:
+        """Apply upserts by `_id`, in order.
+
+        Of two that insert at once one is told "duplicate key": the document is there then, so the
+        repeat updates it. Updates before the failed one are applied again: they must allow that.
+        """
+        for _ in range(UPSERT_TRIES - 1):
+            try:
+                return await self._upsert(writes)
+            except DuplicateKeyError:
+                continue
+        return await self._upsert(writes)
+
+    async def _upsert(self, writes: Sequence[Upsert]) -> None:
+        if len(writes) == 1 or self._kind == "mongomock":  # mongomock refuses UpdateOne in bulks
+            for match, update in writes:
+                await self._run(self._raw.update_one(match, update, upsert=True))
+            return
+        models = [UpdateOne(match, update, upsert=True) for match, update in writes]
+        try:
+            await self._run(self._raw.bulk_write(models, ordered=True))
+        except driver_errors.BulkWriteError as error:
+            raise _as_single(error) from error
+
+    async def insert(self, documents: Sequence[Mapping[str, Any]]) -> None:
+        """Insert documents in order. Raises `DuplicateKeyError` for a taken key."""
+        if len(documents) == 1:
+            await self._run(self._raw.insert_one(documents[0]))
+            return
+        try:
+            await self._run(self._raw.insert_many(documents, ordered=True))
+        except driver_errors.BulkWriteError as error:
+            raise _as_single(error) from error
+
+    async def delete_one(self, match: Document) -> bool:
+        result = await self._run(self._raw.delete_one(match))
+        return bool(result.deleted_count)
+
+    async def delete_many(self, match: Document) -> int:
+        result = await self._run(self._raw.delete_many(match))
+        return int(result.deleted_count)
+
+    async def create_index(self, model: IndexModel) -> None:
+        await self._run(self._raw.create_indexes([model]))
+
+    async def indexes(self) -> list[Document]:
+        cursor = self._raw.list_indexes()
+        if self._kind == "pymongo":
+            cursor = await self._run(cursor)
+        found: list[Document] = await self._run(cursor.to_list(None))
+        return found
+
+    async def drop(self) -> None:
+        await self._run(self._raw.drop())
+
+
+class Driver:
+    """An injected client, whichever of the supported drivers it is from."""
+
+    def __init__(self, client: Any) -> None:
+        self.client = client
+        self.kind = _kind_of(client)
+        self.has_cross_collection_bulk = False
+        self.on_disconnect: Callable[[], None] = lambda: None
+        self._write_concern = _at_least_majority(client.write_concern)
+
+    @property
+    def keeps_bytes(self) -> bool:
+        """Whether documents can be written as the bytes that they were encoded to."""
+        return self.kind != "mongomock"
+
+    def collection(self, db_name: str, name: str) -> Collection:
+        raw = self.client.get_database(db_name).get_collection(
+            name,
+            codec_options=BSON if self.keeps_bytes else MOCK_BSON,
+            read_preference=ReadPreference.PRIMARY,
+            write_concern=self._write_concern,
+        )
+        return Collection(raw, self.kind, lambda: self.on_disconnect())
+
+    async def server_time(self) -> float | None:
+        """Ask the primary for its time (epoch seconds) and note what it can do.
+
+        None from an in-process fake, which has no server.
+        """
+        if self.kind == "mongomock":
+            return None
+        reply = await self._hello()
+        self.has_cross_collection_bulk = (
+            reply.get("maxWireVersion", 0) >= CROSS_COLLECTION_BULK_WIRE_VERSION
+        )
+        return float(reply["localTime"].timestamp())
+
+    async def _hello(self) -> Document:
+        admin = self.client.get_database("admin", codec_options=BSON)
+        try:
+            reply: Document = await admin.command("hello")
+        except driver_errors.OperationFailure as error:
+            if error.code != COMMAND_NOT_FOUND:  # before MongoDB 4.4.2
+                raise
+            reply = await admin.command("isMaster")
+        return reply
+
+    async def insert_then_upsert(
+        self,
+        into: Collection,
+        documents: Sequence[Mapping[str, Any]],
+        then: Collection,
+        writes: Sequence[Upsert],
+    ) -> None:
+        """Insert all documents, then apply all upserts: one command where the server can.
+
+        Raises `DuplicateKeyError` if a document's key is taken; no upsert was applied then.
+        """
+        if self.has_cross_collection_bulk:
+            models = [
+                *(InsertOne(document, namespace=into.namespace) for document in documents),
+                *(UpdateOne(*write, upsert=True, namespace=then.namespace) for write in writes),
+            ]
+            reached = await self._bulk(models)
+        else:
+            reached = 0
+        if reached < len(documents):
+            await into.insert(documents[reached:])
+        if reached < len(documents) + len(writes):
+            await then.upsert(writes)
+
+    async def _bulk(self, models: Sequence[Any]) -> int:
+        """Apply the models in order; return how many were applied.
+
+        Stops short where the server is too old, and at an upsert that met another one.
+        """
+        try:
+            await self.client.bulk_write(models, write_concern=self._write_concern)
+        except driver_errors.InvalidOperation:  # an older server became primary
+            self.has_cross_collection_bulk = False
+            return 0
+        except driver_errors.AutoReconnect:
+            self.on_disconnect()
+            raise
+        except driver_errors.ClientBulkWriteException as error:
+            return self._applied_before(error, models)
+        return len(models)
+
+    def _applied_before(
+        self, error: driver_errors.ClientBulkWriteException, models: Sequence[Any]
+    ) -> int:
+        if isinstance(error.error, driver_errors.AutoReconnect):
+            self.on_disconnect()
+        if error.error is not None:
+            raise error.error from error
+        single = _as_single(error)
+        index = int((single.details or {}).get("idx", 0))
+        if isinstance(models[index], UpdateOne) and isinstance(single, DuplicateKeyError):
+            return index
+        raise single from error
+
+    async def close(self) -> None:
+        closing = self.client.close()
+        if closing is not None:
+            await closing
+
+
+async def connect(url: str, *, driver: str, connect_timeout: float, options: Document) -> Driver:
+    """Open a client and see that a server answers within `connect_timeout` seconds.
+
+    Raises `ConfigurationError` (bad URL, options, driver or credentials) or `ServerUnreachable`.
+    """
+    options.setdefault("serverSelectionTimeoutMS", round(connect_timeout * 1000))
+    opened = Driver(_open(url, driver, options))
+    try:
+        await opened.client.get_database("admin").command("ping")
+    except driver_errors.OperationFailure as error:
+        await opened.close()
+        if error.code != AUTHENTICATION_FAILED:
+            raise
+        raise ConfigurationError(
+            f"the server at {_without_password(url)} refused the credentials"
+        ) from None
+    except driver_errors.ConnectionFailure as error:
+        await opened.close()
+        problem = _mask(str(error), url).split(", Timeout:", 1)[0]
+        raise ServerUnreachable(
+            f"no server at {_without_password(url)} within {connect_timeout:g} s: {problem}"
+        ) from None
+    except BaseException:
+        await opened.close()
+        raise
+    return opened
+
+
+def _open(url: str, driver: str, options: Document) -> Any:
+    if not isinstance(url, str):
+        raise ConfigurationError(
+            f"url must be a str like 'mongodb://localhost:27017', not {type(url).__name__}"
+        )
+    try:
+        return _client_class(driver)(url, **options)
+    except (driver_errors.PyMongoError, ValueError, TypeError) as error:
+        if isinstance(error, ConfigurationError):
+            raise
+        raise ConfigurationError(
+            f"cannot use the url {_without_password(url)!r}: {_mask(str(error), url)}"
+        ) from None
+
+
+def _client_class(driver: str) -> Any:
+    if driver == "motor":
+        from motor.motor_asyncio import AsyncIOMotorClient
+
+        return AsyncIOMotorClient
+    if driver == "pymongo":
+        return pymongo.AsyncMongoClient
+    raise ConfigurationError(f"driver must be 'motor' or 'pymongo', not {driver!r}")
+
+
+def _kind_of(client: Any) -> Kind:
+    kind = type(client)  # not isinstance: the fake claims to be Motor's
+    if any(base.__module__.startswith("mongomock_motor") for base in kind.__mro__):
+        return "mongomock"
+    if any(base.__module__.startswith("motor.") for base in kind.__mro__):
+        return "motor"
+    if issubclass(kind, pymongo.AsyncMongoClient):
+        return "pymongo"
+    if issubclass(kind, pymongo.MongoClient):
+        raise ConfigurationError(
+            "client is a blocking MongoClient; the async transport needs an AsyncIOMotorClient or "
+            "an AsyncMongoClient (MongoTransport is the blocking transport, built from a URL)"
+        )
+    raise ConfigurationError(
+        f"client must be an AsyncIOMotorClient or an AsyncMongoClient, not {kind.__qualname__}"
+    )
+
+
+def _at_least_majority(wanted: WriteConcern) -> WriteConcern:
+    """Return the caller's write concern, raised to a majority where it counts servers.
+
+    A number cannot be compared with a majority, so numbers become "majority"; named ones stay.
+    """
+    if not wanted.acknowledged:
+        raise ConfigurationError(
+            "client has write concern w=0; a lease needs acknowledged writes (leave w out)"
+        )
+    concern = dict(wanted.document)
+    if not isinstance(concern.get("w"), str):
+        concern["w"] = "majority"
+    return WriteConcern(**concern)
+
+
+def _as_single(error: driver_errors.OperationFailure) -> driver_errors.OperationFailure:
+    """Return the first error of an ordered bulk as the error of a single write."""
+    failed = (error.details or {}).get("writeErrors")
+    if not failed:
+        return error
+    first = failed[0]
+    kind = DuplicateKeyError if first["code"] == DUPLICATE_KEY else driver_errors.OperationFailure
+    return kind(first.get("errmsg", str(error)), first["code"], first)
+
+
+def _without_password(url: str) -> str:
+    return re.sub(r"(?<=://)([^/@]*?):[^/]*@", r"\1:***@", url)
+
+
+def _mask(message: str, url: str) -> str:
+    """Take the password out of a driver's message, in whichever quoting it stands there."""
+    try:
+        password = urlsplit(url).password
+    except ValueError:
+        password = None
+    for form in {password, unquote(password or ""), quote(password or "")} - {None, ""}:
+        message = message.replace(str(form), "***")
+    return message

@@ -1,0 +1,147 @@
+"""Every write of a lock document, as a pure function from state to filter or update.
+
+Nothing is checked first and done after: each transition is one conditional write, and each filter
+says in one line which race it closes.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+from bson.int64 import Int64
+
+from fairlane.checks import PRIORITIES
+from fairlane.schema import EPOCH_STEP
+
+__all__ = (
+    "Order",
+    "abandoned",
+    "claimed",
+    "drained",
+    "due",
+    "extended",
+    "given_back",
+    "held",
+    "order_by",
+    "parked",
+    "readied",
+    "settled",
+)
+
+Document = dict[str, Any]
+Order = Literal["fair", "priority"]
+
+ORDERS: dict[str, tuple[tuple[str, int], ...]] = {
+    "fair": (("available_at", 1),),
+    "priority": (("priority", -1), ("available_at", 1)),
+}
+
+
+def due(*, partition: int, min_priority: int, now: float) -> Document:
+    """Match groups that may be leased: eligibility is written here and nowhere else.
+
+    Race: two claimers pick one group: the winner's update moves `available_at` past `now`, so the
+    loser's filter, judged again by the server on the changed document, does not match.
+    `$in` lets the server merge one index range per level; a range over priority would walk them.
+    """
+    return {
+        "partition": partition,
+        "priority": {"$in": list(PRIORITIES[min_priority:])},
+        "available_at": {"$lte": now},
+    }
+
+
+def claimed(*, token: str, until: float) -> Document:
+    """Lease the group. The claim itself counts the attempt, so a worker that dies has counted."""
+    return {
+        "$set": {"token": token, "available_at": until},
+        "$inc": {"attempts": 1, "epoch": Int64(1)},
+    }
+
+
+def order_by(order: Order) -> tuple[tuple[str, int], ...]:
+    """Return the sort of a claim: longest waiting first, or highest priority first."""
+    return ORDERS[order]
+
+
+def held(group_id: str, token: str) -> Document:
+    """Match the group while this lease holds it.
+
+    Race: a late or repeated settlement: a token is never reused, and every way out of a lease
+    clears or replaces it, so whoever lost the group matches nothing and changes nothing.
+    """
+    return {"_id": group_id, "token": token}
+
+
+def settled(*, now: float, done: Sequence[int], dead: Document | None = None) -> Document:
+    """Settle the leased messages: this write alone decides, deletion is clean-up.
+
+    `done` keeps them from being delivered again until their documents are gone; `dead` carries
+    what a dead letter needs, so a crash after this write loses nothing.
+    """
+    values: Document = {
+        "token": None,
+        "available_at": now,
+        "attempts": 0,
+        "done": [Int64(seq) for seq in done],
+    }
+    if dead is None:
+        return {"$set": values, "$unset": {"last_error": ""}}
+    return {"$set": {**values, "dead": dead}, "$unset": {"last_error": ""}}
+
+
+def parked(*, at: float, error: str | None) -> Document:
+    """Give the group back until `at`; the head stays the head and its attempts stay counted."""
+    values: Document = {"token": None, "available_at": at}
+    if error is not None:
+        values["last_error"] = error
+    return {"$set": values}
+
+
+def given_back(*, now: float) -> Document:
+    """Give the group back as if it had not been claimed: the attempt is not counted."""
+    return {"$set": {"token": None, "available_at": now}, "$inc": {"attempts": -1}}
+
+
+def extended(*, until: float) -> Document:
+    """Keep the lease longer. The token stays: a lost reply must not lock the holder out."""
+    return {"$set": {"available_at": until}}
+
+
+def drained(group_id: str, *, version: int | None, done: Sequence[int]) -> Document:
+    """Match the settled group if nothing was published and nobody claimed since.
+
+    Race: a publish between the claim's head read and this removal: it bumps `version` after its
+    insert, so the removal misses; if it bumps after the removal, it makes the lock anew.
+    `done` tells this life's last settlement from any other.
+    """
+    return {"_id": group_id, "token": None, "version": version, "done": list(done)}
+
+
+def abandoned(group_id: str, token: str, *, version: int | None) -> Document:
+    """Match the leased group if nothing was published since the lease: it has no messages.
+
+    Race: a publish between the empty head read and this removal: it bumps `version`, so the
+    removal misses.
+    """
+    return {"_id": group_id, "token": token, "version": version}
+
+
+def readied(
+    *, seq: int, messages: int, priority: int, partition: int, available_at: float
+) -> Document:
+    """Make the group claimable if it is new; a leased or parked group stays where it is.
+
+    Race: `version` grows with every publish, which makes a concurrent removal miss (`drained`).
+    """
+    return {
+        "$inc": {"version": Int64(messages)},
+        "$setOnInsert": {
+            "available_at": available_at,
+            "token": None,
+            "priority": priority,
+            "partition": partition,
+            "attempts": 0,
+            "epoch": Int64(seq * EPOCH_STEP),
+            "done": [],
+        },
+    }

@@ -1,0 +1,105 @@
+"""Events as BSON: what cannot be stored is refused with its place, before anything is written."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Generic, Protocol, TypeVar, cast
+
+import bson
+from bson.errors import BSONError
+from bson.raw_bson import RawBSONDocument
+
+from fairlane.driver import BSON, RAW_BSON, Document
+from fairlane.errors import PayloadError
+
+__all__ = ("Codec", "Payload")
+
+E = TypeVar("E")
+E_co = TypeVar("E_co")
+
+MAX_DOCUMENT_BYTES = 16 * 1024 * 1024
+RESERVED_BYTES = 32 * 1024
+"""Room beside an event for the other fields, in the message and in its dead letter."""
+
+CANNOT_ENCODE = (BSONError, OverflowError, RecursionError, TypeError, ValueError)
+
+
+class Codec(Protocol[E]):
+    """Maps a type of event to a BSON value and back."""
+
+    def encode(self, event: E, /) -> Any: ...
+    def decode(self, value: Any, /) -> E: ...
+
+
+class Payload(Generic[E]):
+    """Turns events into BSON values and back, by way of the caller's codec if there is one."""
+
+    def __init__(self, codec: Codec[E] | None) -> None:
+        self._codec = codec
+
+    def encode(self, event: E, *, group_id: str) -> Any:
+        """Return a copy of the event that is known to be BSON, so later changes do not matter.
+
+        Raises:
+            PayloadError: naming the path inside the event.
+        """
+        value = event if self._codec is None else _encoded(self._codec, event)
+        data = _bytes(value)
+        room = MAX_DOCUMENT_BYTES - RESERVED_BYTES - 4 * len(group_id.encode())
+        if len(data) > room:
+            raise PayloadError("event", f"it has {len(data)} bytes as BSON; at most {room} fit")
+        return RawBSONDocument(data, RAW_BSON)["event"]
+
+    def decode(self, value: Any) -> E:
+        """Return the event of a stored value. Whatever the codec raises passes through."""
+        return cast("E", value) if self._codec is None else self._codec.decode(value)
+
+
+def stored(document: Mapping[str, Any], *, as_bytes: bool) -> Mapping[str, Any]:
+    """Return a document ready to be written: its exact bytes, or plain values for a fake."""
+    data = bson.encode(document, codec_options=BSON)
+    if as_bytes:
+        return RawBSONDocument(data, RAW_BSON)
+    return bson.decode(data, BSON)
+
+
+def plain(document: Any) -> Document:
+    """Return a document that was read undecoded as plain values. Raises `InvalidBSON`."""
+    if isinstance(document, RawBSONDocument):
+        return bson.decode(document.raw, BSON)
+    return dict(document)
+
+
+def _encoded(codec: Codec[E], event: E) -> Any:
+    try:
+        return codec.encode(event)
+    except Exception as error:
+        raise PayloadError("event", f"the codec refused it: {error}") from error
+
+
+def _bytes(value: Any) -> bytes:
+    try:
+        return bson.encode({"event": value}, codec_options=BSON)
+    except CANNOT_ENCODE as error:
+        path, problem = _locate("event", value, error)
+        raise PayloadError(path, problem) from error
+
+
+def _locate(path: str, value: Any, error: Exception) -> tuple[str, str]:
+    """Walk down to the smallest part that cannot be encoded."""
+    if isinstance(error, RecursionError):
+        return path, "it is nested too deeply, or contains itself"
+    for step, child in _children(value):
+        try:
+            bson.encode({"v": child}, codec_options=BSON)
+        except CANNOT_ENCODE as inner:
+            return _locate(path + step, child, inner)
+    return path, f"{type(value).__name__}: {error}"
+
+
+def _children(value: Any) -> Iterator[tuple[str, Any]]:
+    if isinstance(value, Mapping):
+        for key, child in value.items():
+            if isinstance(key, str):
+                yield f".{key}" if key.isidentifier() else f"[{key!r}]", child
+    elif isinstance(value, list | tuple):
+        for index, child in enumerate(value):
+            yield f"[{index}]", child

@@ -1,0 +1,108 @@
+"""Names of collections and fields, documents and indexes (design section 2)."""
+
+from collections.abc import Sequence
+from typing import Any
+from zlib import crc32
+
+from bson.int64 import Int64
+from pymongo.operations import IndexModel
+
+from fairlane.checks import text
+from fairlane.errors import ConfigurationError
+
+__all__ = (
+    "DEAD_INDEXES",
+    "EPOCH_STEP",
+    "LOCK_INDEXES",
+    "MESSAGE_INDEXES",
+    "db_name",
+    "definition",
+    "message",
+    "partition_of",
+    "prefix",
+    "same_keys",
+)
+
+Document = dict[str, Any]
+
+EPOCH_STEP = 2**20
+"""A life of a group may hand out this many leases before its epochs meet those of the next."""
+
+MESSAGE_INDEXES = (
+    IndexModel([("group_id", 1), ("_id", 1)]),
+    IndexModel(
+        [("message_id", 1)],
+        unique=True,
+        partialFilterExpression={"message_id": {"$type": "string"}},
+    ),
+)
+LOCK_INDEXES = (
+    IndexModel([("partition", 1), ("priority", -1), ("available_at", 1)]),
+    IndexModel([("dead.seq", 1)], sparse=True),
+)
+DEAD_INDEXES = (
+    IndexModel([("group_id", 1), ("_id", 1)]),
+    IndexModel([("redriven_as", 1)], sparse=True),
+)
+
+MAX_NAMESPACE_BYTES = 255
+REFUSED_IN_DB_NAMES = frozenset('/\\. "$*<>:|?\0')
+
+
+def db_name(value: object) -> str:
+    """Return a database name that MongoDB accepts on every platform."""
+    name = text("db_name", value)
+    refused = sorted(REFUSED_IN_DB_NAMES.intersection(name))
+    if not name or len(name.encode()) > 63 or refused:
+        raise ConfigurationError(
+            'db_name must have 1 to 63 bytes and none of / \\ . space " $ * < > : | ? NUL, '
+            f"not {name!r}"
+        )
+    return name
+
+
+def prefix(value: object) -> str:
+    """Return a prefix that makes valid collection names."""
+    name = text("prefix", value)
+    is_refused = not name or "$" in name or "\0" in name or name.startswith((".", "system."))
+    if is_refused or len(name.encode()) > 120:
+        raise ConfigurationError(
+            "prefix must have 1 to 120 bytes, no $ or NUL, and not begin with a dot or 'system.', "
+            f"not {name!r}"
+        )
+    return name
+
+
+def partition_of(group_id: str, partitions: int) -> int:
+    return crc32(group_id.encode()) % partitions
+
+
+def message(
+    *,
+    seq: int,
+    group_id: str,
+    event: object,
+    priority: int,
+    published_at: float,
+    message_id: str | None = None,
+) -> Document:
+    document: Document = {
+        "_id": Int64(seq),
+        "group_id": group_id,
+        "event": event,
+        "priority": priority,
+        "published_at": published_at,
+    }
+    if message_id is not None:
+        document["message_id"] = message_id
+    return document
+
+
+def definition(index: Document) -> Document:
+    """Return what defines an index, without what the server adds to it."""
+    added = ("v", "ns", "background")
+    return {key: value for key, value in index.items() if key not in added}
+
+
+def same_keys(index: Document, keys: Sequence[tuple[str, int]]) -> bool:
+    return list(index["key"].items()) == list(keys)

@@ -1,0 +1,201 @@
+"""Claim: lease the group that has waited longest, read its head, hand it out."""
+
+import logging
+from enum import Enum
+from typing import Generic, TypeVar
+from uuid import uuid4
+
+from bson.errors import InvalidBSON
+from pymongo.errors import PyMongoError
+
+from fairlane.clock import instant
+from fairlane.driver import Document
+from fairlane.lease import commands
+from fairlane.model import Lease, Message, Seen
+from fairlane.payload import Payload
+from fairlane.shield import finish
+from fairlane.transport._dead import Burial, DeadLetters
+from fairlane.transport._head import Head, head_limit, judge
+from fairlane.transport._settle import Settler
+from fairlane.transport._store import Store
+
+__all__ = ("Claimer", "decoded")
+
+E = TypeVar("E")
+logger = logging.getLogger(__name__)
+
+MAX_LATE = 20
+"""So many leases in a row that came too late mean that the visibility is shorter than a claim."""
+
+
+class Skipped(Enum):
+    """Why an attempt that leased a group has nothing to hand out."""
+
+    EMPTY = "the group had no message to deliver"
+    LATE = "less than half of the visibility was left"
+
+
+class Claimer(Generic[E]):
+    def __init__(
+        self,
+        store: Store,
+        payload: Payload[E],
+        *,
+        settler: Settler,
+        burial: Burial,
+        dead: DeadLetters[E],
+    ) -> None:
+        self._store = store
+        self._payload = payload
+        self._settler = settler
+        self._burial = burial
+        self._dead = dead
+
+    async def claim(
+        self, worker_id: str, visibility: float, min_priority: int, order: commands.Order
+    ) -> Lease[E] | None:
+        """Lease one group and return its head; None if no group is due.
+
+        A cancelled claim gives back what it leased, before the cancellation goes on.
+        """
+        late = 0
+        while late < MAX_LATE:
+            attempt = self._attempt(worker_id, visibility, min_priority, order)
+            found = await finish(attempt, undo=self._give_back)
+            if found is None or isinstance(found, Lease):
+                return found
+            late += found is Skipped.LATE
+        logger.warning("a claim takes longer than half of visibility=%g s", visibility)
+        return None
+
+    async def _attempt(
+        self, worker_id: str, visibility: float, min_priority: int, order: commands.Order
+    ) -> Lease[E] | Skipped | None:
+        now = await self._store.now()
+        group = await self._store.locks.find_one_and_update(
+            commands.due(partition=0, min_priority=min_priority, now=now),
+            commands.claimed(token=f"{worker_id}:{uuid4().hex}", until=now + visibility),
+            sort=commands.order_by(order),
+        )
+        if group is None:
+            return None
+        try:
+            lease = await self._head_of(group)
+            if lease is None:
+                return Skipped.EMPTY
+            if await self._is_fresh(lease, visibility):
+                return lease
+        except BaseException:  # whatever it is, the group need not wait for its visibility to pass
+            await self._free(group["_id"], group["token"])
+            raise
+        await self._give_back(lease)
+        return Skipped.LATE
+
+    async def _head_of(self, group: Document) -> Lease[E] | None:
+        if "dead" in group:
+            await self._burial.complete(group["_id"], group["dead"])
+        head = await self._read(group)
+        if head.deletable:
+            await self._store.messages.delete_many({"_id": {"$in": list(head.deletable)}})
+        if head.message is None:
+            await self._abandon(group)
+            return None
+        if "redriven_from" in head.message:
+            await self._dead.forget(head.message)
+        return await self._decoded_lease(group, head.message, head)
+
+    async def _read(self, group: Document) -> Head:
+        done = group.get("done") or []
+        try:
+            documents = await self._first(group["_id"], head_limit(done))
+        except InvalidBSON:
+            # Ids always decode; the head is then read alone, so that only a bad head is refused.
+            documents = await self._first(group["_id"], head_limit(done), {"_id": 1})
+        return judge(documents, done)
+
+    async def _first(
+        self, group_id: str, limit: int, fields: Document | None = None
+    ) -> list[Document]:
+        return await self._store.messages.find(
+            {"group_id": group_id}, sort=[("_id", 1)], limit=limit, fields=fields
+        )
+
+    async def _decoded_lease(
+        self, group: Document, document: Document, head: Head
+    ) -> Lease[E] | None:
+        try:
+            if "group_id" not in document:
+                document = await self._store.messages.find_one({"_id": document["_id"]}) or document
+            message = decoded(self._payload, document)
+        except PyMongoError:
+            raise
+        except Exception as error:
+            await self._refuse(group, document, head, error)
+            return None
+        return _lease(group, message, head)
+
+    async def _refuse(
+        self, group: Document, document: Document, head: Head, error: Exception
+    ) -> None:
+        """Move a message that cannot be decoded to the dead letters, and let its group go on."""
+        reason = f"cannot be decoded: {type(error).__name__}: {error}"
+        seq = int(document["_id"])
+        message: Message[None] = Message(seq=seq, group_id=group["_id"], event=None)
+        logger.error("message %d of group %r %s", seq, group["_id"], reason)
+        await self._settler.dead_letter(_lease(group, message, head), reason)
+
+    async def _abandon(self, group: Document) -> None:
+        """Remove the lock of a group without messages, or give it back if one came meanwhile."""
+        match = commands.abandoned(group["_id"], group["token"], version=group.get("version"))
+        if not await self._store.locks.delete_one(match):
+            await self._free(group["_id"], group["token"])
+
+    async def _is_fresh(self, lease: Lease[E], visibility: float) -> bool:
+        """Tell whether half of the visibility is left.
+
+        Race: a lease that ran out between its two commands may show a message that somebody else
+        has settled meanwhile.
+        """
+        return lease.expires_at - await self._store.now() >= visibility / 2
+
+    async def _give_back(self, found: Lease[E] | Skipped | None) -> None:
+        if isinstance(found, Lease):
+            await self._free(found.group_id, found.token)
+
+    async def _free(self, group_id: str, token: str) -> None:
+        """Free a group on the way out; if that fails its lease runs out by itself."""
+        try:
+            now = await self._store.now()
+            await self._store.locks.update_one(
+                commands.held(group_id, token), commands.given_back(now=now)
+            )
+        except PyMongoError:
+            logger.warning(
+                "group %r stays leased until its visibility ends", group_id, exc_info=True
+            )
+
+
+def decoded(payload: Payload[E], document: Document) -> Message[E]:
+    """Return a stored message; whatever the codec raises passes through."""
+    published_at = document.get("published_at")
+    return Message(
+        seq=int(document["_id"]),
+        group_id=document["group_id"],
+        event=payload.decode(document["event"]),
+        published_at=None if published_at is None else instant(published_at),
+    )
+
+
+def _lease(group: Document, message: Message[E], head: Head) -> Lease[E]:
+    return Lease(
+        group_id=message.group_id,
+        seq=message.seq,
+        event=message.event,
+        token=group["token"],
+        priority=group.get("priority", 0),
+        attempt=group["attempts"],
+        epoch=group["epoch"],
+        expires_at=group["available_at"],
+        messages=(message,),
+        _seen=Seen(version=group.get("version"), undeleted=head.undeleted, is_last=head.is_last),
+    )

@@ -1,0 +1,180 @@
+"""Dead letters: move a message out of its group, list what died, publish it again.
+
+A death is decided by the settlement, which leaves a note (`dead`) in the lock. The note is carried
+out at once, or by whoever looks next: the next claim of the group, `repair()`, or a reader of the
+dead letters. So a message is in its group or among the dead, never in both, never in neither.
+"""
+
+from collections.abc import AsyncIterator
+from typing import Any, Generic, TypeVar
+
+from bson.int64 import Int64
+from pymongo.errors import DuplicateKeyError
+
+from fairlane import schema
+from fairlane.clock import instant
+from fairlane.driver import Document
+from fairlane.lease import commands
+from fairlane.model import DeadLetter
+from fairlane.payload import Payload, plain, stored
+from fairlane.shield import finish
+from fairlane.transport._store import Store
+
+__all__ = ("Burial", "DeadLetters")
+
+E = TypeVar("E")
+
+NOTED: Document = {"dead.seq": {"$exists": True}}
+RISEN: Document = {"redriven_as": {"$exists": True}}
+AT_REST: Document = {"redriven_as": {"$exists": False}}
+
+
+class Burial:
+    """Carries out the notes that settlements left in locks. Every step may be repeated."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    async def complete(self, group_id: str, dead: Document) -> None:
+        """Copy the message to the dead letters, delete it, remove the note."""
+        seq = dead["seq"]
+        # Its document is deleted only after the copy is stored: no document, nothing left to copy.
+        message = await self._store.messages.undecoded().find_one({"_id": seq})
+        if message is not None:
+            await self._store_copy(group_id, dead, message)
+            await self._store.messages.delete_one({"_id": seq})
+        await self._store.locks.update_one(
+            {"_id": group_id, "dead.seq": seq}, {"$unset": {"dead": ""}}
+        )
+
+    async def complete_all(self) -> int:
+        """Carry out every note; return how many there were."""
+        number = 0
+        async for lock in self._store.locks.each(NOTED, sort=[("_id", 1)]):
+            await self.complete(lock["_id"], lock["dead"])
+            number += 1
+        return number
+
+    async def _store_copy(self, group_id: str, dead: Document, message: Document) -> None:
+        note = {key: value for key, value in dead.items() if key != "seq"}
+        copy = {"_id": Int64(dead["seq"]), "group_id": group_id, **note, "message": message}
+        try:
+            await self._store.dead.insert([copy])
+        except DuplicateKeyError:  # another one, carrying out the same note, was quicker
+            return
+
+
+class DeadLetters(Generic[E]):
+    def __init__(self, store: Store, payload: Payload[E], burial: Burial) -> None:
+        self._store = store
+        self._payload = payload
+        self._burial = burial
+
+    async def count(self) -> int:
+        await self._burial.complete_all()
+        return await self._store.dead.count(AT_REST)
+
+    async def each(self, group_id: str | None) -> AsyncIterator[DeadLetter[E]]:
+        await self._burial.complete_all()
+        async for document in self._store.dead.undecoded().each(
+            _matching(group_id, None), sort=[("_id", 1)]
+        ):
+            yield self._letter(document)
+
+    async def redrive(self, group_id: str | None, seq: int | None) -> int:
+        """Publish dead letters again, oldest first; return how many this call decided on."""
+        await self._burial.complete_all()
+        await self.complete_redrives()
+        number = 0
+        async for document in self._store.dead.each(
+            _matching(group_id, seq), sort=[("_id", 1)], fields={"_id": 1}
+        ):
+            number += await finish(self._redrive(document["_id"]))
+        return number
+
+    async def complete_redrives(self) -> int:
+        """Finish redrives that were interrupted; return how many."""
+        number = 0
+        async for document in self._store.dead.undecoded().each(RISEN, sort=[("_id", 1)]):
+            await self._publish_again(document)
+            number += 1
+        return number
+
+    async def forget(self, message: Document) -> None:
+        """Delete the dead letter that a redriven message came from, before it is delivered.
+
+        Race: a redrive interrupted before its own deletion: repeated after this message is
+        settled, it would insert it again.
+        """
+        await self._store.dead.delete_one(
+            {"_id": message["redriven_from"], "redriven_as": message["_id"]}
+        )
+
+    async def _redrive(self, seq: int) -> bool:
+        renewed = await self._store.reserve(1)
+        # Race: two redrives of one letter: the first to set `redriven_as` decides its only number.
+        chosen = await self._store.dead.update_one(
+            {"_id": seq, **AT_REST}, {"$set": {"redriven_as": Int64(renewed)}}
+        )
+        if not chosen:
+            return False
+        document = await self._store.dead.undecoded().find_one({"_id": seq})
+        if document is not None:
+            await self._publish_again(document)
+        return True
+
+    async def _publish_again(self, letter: Any) -> None:
+        seq, renewed, group_id = letter["_id"], letter["redriven_as"], letter["group_id"]
+        now = await self._store.now()
+        message = schema.message(
+            seq=renewed,
+            group_id=group_id,
+            event=letter["message"]["event"],
+            priority=letter["priority"],
+            published_at=now,
+        )
+        message["redriven_from"] = seq
+        try:
+            as_bytes = self._store.driver.keeps_bytes
+            await self._store.messages.insert([stored(message, as_bytes=as_bytes)])
+        except DuplicateKeyError:  # an interrupted redrive got this far
+            pass
+        ready = commands.readied(
+            seq=renewed,
+            messages=1,
+            priority=letter["priority"],
+            partition=self._store.partition_of(group_id),
+            available_at=now,
+        )
+        await self._store.locks.upsert([({"_id": group_id}, ready)])
+        await self._store.dead.delete_one({"_id": seq, "redriven_as": renewed})
+
+    def _letter(self, document: Any) -> DeadLetter[E]:
+        event, problem = self._event(document)
+        published_at = document["message"].get("published_at")
+        return DeadLetter(
+            seq=int(document["_id"]),
+            group_id=document["group_id"],
+            event=event,
+            priority=document["priority"],
+            reason=document["reason"],
+            attempts=document["attempts"],
+            died_at=instant(document["died_at"]),
+            published_at=None if published_at is None else instant(published_at),
+            decode_error=problem,
+        )
+
+    def _event(self, document: Any) -> tuple[E | None, str | None]:
+        try:
+            return self._payload.decode(plain(document["message"])["event"]), None
+        except Exception as error:
+            return None, f"{type(error).__name__}: {error}"
+
+
+def _matching(group_id: str | None, seq: int | None) -> Document:
+    match = dict(AT_REST)
+    if group_id is not None:
+        match["group_id"] = group_id
+    if seq is not None:
+        match["_id"] = seq
+    return match

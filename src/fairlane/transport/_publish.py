@@ -1,0 +1,129 @@
+"""Publish: reserve numbers, insert the messages, make their groups claimable."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from pymongo.errors import DuplicateKeyError
+
+from fairlane import checks, schema
+from fairlane.driver import Upsert
+from fairlane.errors import ConfigurationError, Duplicate
+from fairlane.lease import commands
+from fairlane.payload import Payload, stored
+from fairlane.shield import finish
+from fairlane.transport._store import Store
+
+__all__ = ("Draft", "Publisher")
+
+E = TypeVar("E")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Draft:
+    """A message that passed every check and has no number yet."""
+
+    group_id: str
+    event: Any
+    priority: int
+    message_id: str | None = None
+
+
+class Publisher(Generic[E]):
+    def __init__(self, store: Store, payload: Payload[E], *, new_group_credit: float) -> None:
+        self._store = store
+        self._payload = payload
+        self._credit = new_group_credit
+
+    def draft(
+        self, group_id: object, event: E, priority: object = 0, message_id: object = None
+    ) -> Draft:
+        """Check one message; nothing is written."""
+        group = checks.group_id(group_id)
+        return Draft(
+            group_id=group,
+            event=self._payload.encode(event, group_id=group),
+            priority=checks.priority("priority", priority),
+            message_id=checks.optional_text("message_id", message_id),
+        )
+
+    def drafts(self, items: Iterable[tuple[Any, ...]]) -> list[Draft]:
+        return [self._item(index, item) for index, item in enumerate(items)]
+
+    async def publish(self, drafts: Sequence[Draft]) -> list[int]:
+        """Store the drafts in order and return their numbers.
+
+        From the insert on the call is finished even if it is cancelled: a message without a lock
+        would wait for `repair()`.
+        """
+        if not drafts:
+            return []
+        first = await self._store.reserve(len(drafts))
+        seqs = list(range(first, first + len(drafts)))
+        now = await self._store.now()
+        return await finish(self._write(drafts, seqs, now))
+
+    def _item(self, index: int, item: tuple[Any, ...]) -> Draft:
+        if not isinstance(item, tuple) or len(item) not in (2, 3):
+            raise ConfigurationError(
+                f"items[{index}] must be (group_id, event) or (group_id, event, priority), "
+                f"not {item!r:.100}"
+            )
+        return self.draft(*item)
+
+    async def _write(self, drafts: Sequence[Draft], seqs: list[int], now: float) -> list[int]:
+        store = self._store
+        messages = [self._message(draft, seq, now) for draft, seq in zip(drafts, seqs, strict=True)]
+        locks = self._locks(drafts, seqs, now)
+        try:
+            await store.driver.insert_then_upsert(store.messages, messages, store.locks, locks)
+        except DuplicateKeyError as error:
+            return [await self._resolve(drafts[0], error, locks)]
+        return seqs
+
+    def _message(self, draft: Draft, seq: int, now: float) -> Any:
+        document = schema.message(
+            seq=seq,
+            group_id=draft.group_id,
+            event=draft.event,
+            priority=draft.priority,
+            published_at=now,
+            message_id=draft.message_id,
+        )
+        return stored(document, as_bytes=self._store.driver.keeps_bytes)
+
+    def _locks(self, drafts: Sequence[Draft], seqs: Sequence[int], now: float) -> list[Upsert]:
+        """Return one upsert for each group; its first draft fixes the priority."""
+        groups: dict[str, list[tuple[Draft, int]]] = {}
+        for draft, seq in zip(drafts, seqs, strict=True):
+            groups.setdefault(draft.group_id, []).append((draft, seq))
+        return [
+            (
+                {"_id": group_id},
+                commands.readied(
+                    seq=members[0][1],
+                    messages=len(members),
+                    priority=members[0][0].priority,
+                    partition=self._store.partition_of(group_id),
+                    available_at=max(0.0, now - self._credit),
+                ),
+            )
+            for group_id, members in groups.items()
+        ]
+
+    async def _resolve(self, draft: Draft, error: DuplicateKeyError, locks: list[Upsert]) -> int:
+        """Answer a duplicate key: a repeated `message_id` is the earlier publish, made whole."""
+        earlier = None
+        if draft.message_id is not None:
+            earlier = await self._store.messages.find_one(
+                {"message_id": draft.message_id}, {"group_id": 1}
+            )
+        if earlier is None:
+            raise error
+        if earlier["group_id"] != draft.group_id:
+            raise Duplicate(
+                f"message_id {draft.message_id!r} is in use by a message of group "
+                f"{earlier['group_id']!r}"
+            )
+        await self._store.locks.upsert(locks)
+        return int(earlier["_id"])

@@ -1,0 +1,137 @@
+"""Repair: what an interrupted publish or another design left behind."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from fairlane.driver import Document, Upsert
+from fairlane.lease import commands
+from fairlane.model import RepairReport
+from fairlane.transport._dead import Burial, DeadLetters
+from fairlane.transport._store import Store
+
+__all__ = ("Repairer",)
+
+PAGE = 1_000
+GRACE = 5.0
+"""Seconds that a publish gets for making its group claimable before repair does it."""
+LATE = 60.0
+"""Seconds by which a message may be inserted late and still be seen: so far the watermark lags."""
+
+ADOPT = [
+    {
+        "$set": {
+            "partition": 0,
+            "priority": {"$ifNull": ["$priority", 0]},
+            "version": {"$ifNull": ["$version", 0]},
+            "attempts": {"$ifNull": ["$attempts", 0]},
+            "done": {"$ifNull": ["$done", []]},
+        }
+    }
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """The first unlocked message of each group that may need a lock, and where to go on."""
+
+    groups: Mapping[str, Document]
+    examined: int
+    last_seq: int
+    settled_seq: int
+    is_full: bool
+
+
+class Repairer:
+    def __init__(self, store: Store, burial: Burial, dead: DeadLetters[Any]) -> None:
+        self._store = store
+        self._burial = burial
+        self._dead = dead
+
+    async def repair(self) -> RepairReport:
+        """Look at the messages behind the watermark; costs nothing for older ones."""
+        adopted = await self._adopt()
+        finished = await self._burial.complete_all() + await self._dead.complete_redrives()
+        examined, repaired = await self._relock()
+        return RepairReport(
+            examined=examined, repaired=repaired, adopted=adopted, finished=finished
+        )
+
+    async def _adopt(self) -> int:
+        """Give lock documents of the original design the fields that a claim looks for.
+
+        Race: a lease of the original design: only missing fields are filled in, its token and its
+        time stay as they are.
+        """
+        return await self._store.locks.update_many({"partition": None}, ADOPT)
+
+    async def _relock(self) -> tuple[int, int]:
+        examined = repaired = 0
+        mark = await self._store.counters.find_one({"_id": "repair"})
+        seq = settled = 0 if mark is None else mark["seq"]
+        while True:
+            page = await self._page(seq)
+            repaired += await self._ready_unlocked(page.groups)
+            examined += page.examined
+            seq, settled = page.last_seq, max(settled, page.settled_seq)
+            if not page.is_full:
+                break
+        if mark is None or settled > mark["seq"]:
+            await self._store.counters.upsert([({"_id": "repair"}, {"$max": {"seq": settled}})])
+        return examined, repaired
+
+    async def _page(self, after: int) -> Page:
+        now = await self._store.now()
+        documents = await self._store.messages.find(
+            {"_id": {"$gt": after}},
+            sort=[("_id", 1)],
+            limit=PAGE,
+            fields={"group_id": 1, "published_at": 1, "priority": 1},
+        )
+        return _judge(documents, after, now)
+
+    async def _ready_unlocked(self, groups: Mapping[str, Document]) -> int:
+        if not groups:
+            return 0
+        names = list(groups)
+        locks = self._store.locks.each(
+            {"_id": {"$in": names}}, sort=[("_id", 1)], fields={"_id": 1}
+        )
+        locked = {lock["_id"] async for lock in locks}
+        writes = [self._ready(name, groups[name]) for name in names if name not in locked]
+        if writes:
+            await self._store.locks.upsert(writes)
+        return len(writes)
+
+    def _ready(self, group_id: str, message: Document) -> Upsert:
+        """Return what publish would have done.
+
+        Race: the publish is still alive and readies the group too: that is the same upsert, and a
+        group that was drained meanwhile gets a lock without messages, which the next claim removes.
+        """
+        return {"_id": group_id}, commands.readied(
+            seq=int(message["_id"]),
+            messages=1,
+            priority=message.get("priority", 0),
+            partition=self._store.partition_of(group_id),
+            available_at=0.0,
+        )
+
+
+def _judge(documents: list[Document], after: int, now: float) -> Page:
+    groups: dict[str, Document] = {}
+    settled_seq, is_settled = after, True
+    for document in documents:
+        age = now - document.get("published_at", 0.0)
+        if age >= GRACE:
+            groups.setdefault(document["group_id"], document)
+        is_settled = is_settled and age >= LATE
+        if is_settled:
+            settled_seq = int(document["_id"])
+    return Page(
+        groups=groups,
+        examined=len(documents),
+        last_seq=int(documents[-1]["_id"]) if documents else after,
+        settled_seq=settled_seq,
+        is_full=len(documents) == PAGE,
+    )

@@ -1,0 +1,125 @@
+"""Settle: the one conditional write that ends or moves a lease, and the clean-up after it."""
+
+import logging
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
+
+from pymongo.errors import PyMongoError
+
+from fairlane.driver import Document
+from fairlane.errors import LeaseLost
+from fairlane.lease import commands
+from fairlane.model import Lease
+from fairlane.shield import finish
+from fairlane.transport._dead import Burial
+from fairlane.transport._store import Store
+
+__all__ = ("Settler",)
+
+logger = logging.getLogger(__name__)
+
+MAX_TEXT = 4_000
+"""Characters of a reason or an error that are kept."""
+
+
+class Settler:
+    """Every way out of a lease. All return whether the lease was still held."""
+
+    def __init__(self, store: Store, burial: Burial) -> None:
+        self._store = store
+        self._burial = burial
+
+    async def ack(self, lease: Lease[Any]) -> bool:
+        return await finish(self._ack(lease))
+
+    async def dead_letter(self, lease: Lease[Any], reason: str) -> bool:
+        return await finish(self._dead_letter(lease, reason[:MAX_TEXT]))
+
+    async def nack(self, lease: Lease[Any], delay: float, error: str | None) -> bool:
+        at = await self._store.now() + delay
+        kept = None if error is None else error[:MAX_TEXT]
+        return await finish(self._change(lease, commands.parked(at=at, error=kept)))
+
+    async def release(self, lease: Lease[Any]) -> bool:
+        now = await self._store.now()
+        return await finish(self._change(lease, commands.given_back(now=now)))
+
+    async def release_all(self, leases: Iterable[Lease[Any]]) -> None:
+        """Give leases back on the way out; those for which that fails run out by themselves."""
+        await finish(self._release_each(leases))
+
+    async def extend(self, lease: Lease[Any], visibility: float) -> Lease[Any]:
+        until = await self._store.now() + visibility
+        if not await finish(self._change(lease, commands.extended(until=until))):
+            raise LeaseLost(lease.group_id, lease.seq, lease.epoch)
+        return replace(lease, expires_at=until)
+
+    async def _release_each(self, leases: Iterable[Lease[Any]]) -> None:
+        for lease in leases:
+            try:
+                await self.release(lease)
+            except PyMongoError:
+                logger.warning("group %r stays leased for now", lease.group_id, exc_info=True)
+
+    async def _change(self, lease: Lease[Any], update: Document) -> bool:
+        match = commands.held(lease.group_id, lease.token)
+        return await self._store.locks.update_one(match, update)
+
+    async def _ack(self, lease: Lease[Any]) -> bool:
+        done = _done(lease)
+        now = await self._store.now()
+        if not await self._change(lease, commands.settled(now=now, done=done)):
+            return False
+        await self._tidy(lease, done, dead=None)
+        return True
+
+    async def _dead_letter(self, lease: Lease[Any], reason: str) -> bool:
+        """Settle first, with what the dead letter needs in the lock, then move the message.
+
+        Storing the dead letter first would leave it behind when the lease turns out to be lost.
+        """
+        done = _done(lease)
+        now = await self._store.now()
+        dead: Document = {
+            "seq": lease.seq,
+            "priority": lease.priority,
+            "reason": reason,
+            "attempts": lease.attempt,
+            "died_at": now,
+        }
+        if not await self._change(lease, commands.settled(now=now, done=done, dead=dead)):
+            return False
+        await self._tidy(lease, done, dead)
+        return True
+
+    async def _tidy(self, lease: Lease[Any], done: tuple[int, ...], dead: Document | None) -> None:
+        """Clean up after a settlement that is already decided: a failure here is not the caller's.
+
+        The next claim of the group, or `repair()`, does what is left. Messages are deleted before
+        the lock: without it nobody would know that they are settled.
+        """
+        try:
+            if dead is not None:
+                await self._burial.complete(lease.group_id, dead)
+            await self._delete(done)
+            if lease._seen.is_last:
+                match = commands.drained(lease.group_id, version=lease._seen.version, done=done)
+                await self._store.locks.delete_one(match)
+        except PyMongoError:
+            logger.warning(
+                "group %r is settled; its clean-up is left to the next claim",
+                lease.group_id,
+                exc_info=True,
+                extra={"group_id": lease.group_id, "seq": lease.seq, "attempt": lease.attempt},
+            )
+
+    async def _delete(self, done: tuple[int, ...]) -> None:
+        if len(done) == 1:  # a single delete is retried by the driver, a delete of many is not
+            await self._store.messages.delete_one({"_id": done[0]})
+        else:
+            await self._store.messages.delete_many({"_id": {"$in": list(done)}})
+
+
+def _done(lease: Lease[Any]) -> tuple[int, ...]:
+    return (*lease._seen.undeleted, *(message.seq for message in lease.messages))

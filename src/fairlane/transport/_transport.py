@@ -1,0 +1,420 @@
+"""`AsyncMongoTransport`: what a user of the grouped transport calls."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterable
+from types import TracebackType
+from typing import Any, Generic, Self, TypeVar
+
+from fairlane import checks, schema
+from fairlane.checks import Seconds
+from fairlane.clock import Clock
+from fairlane.driver import Driver, connect
+from fairlane.errors import ConfigurationError
+from fairlane.lease.commands import ORDERS, Order
+from fairlane.model import DeadLetter, Lease, Message, RepairReport, TransportStats
+from fairlane.payload import Codec, Payload
+from fairlane.transport._claim import Claimer
+from fairlane.transport._dead import Burial, DeadLetters
+from fairlane.transport._publish import Publisher
+from fairlane.transport._repair import Repairer
+from fairlane.transport._settle import Settler
+from fairlane.transport._store import Store
+from fairlane.transport._view import View
+
+__all__ = ("AsyncMongoTransport", "Opening")
+
+E = TypeVar("E")
+
+STRATEGIES = ("auto", "find_one_and_update")
+
+
+class AsyncMongoTransport(Generic[E]):
+    """FIFO message groups on MongoDB: one lease per group at a time, across all machines.
+
+    Messages of one group are delivered in the order in which their `publish` returned; different
+    groups are served round robin. Delivery is at least once: a message whose worker dies is
+    delivered again when its lease runs out. One transport serves any number of tasks of one event
+    loop.
+
+    Args:
+        client: an `AsyncIOMotorClient` or a PyMongo `AsyncMongoClient`. It stays yours: `close()`
+            leaves it open. Its write concern is raised to a majority, its read preference ignored.
+        db_name: database to use.
+        prefix: of the names of the collections.
+        clock: returns epoch seconds; by default the server's time (`ServerClock`).
+        partitions: None for what the stored settings say; this release knows 1 only.
+        strategy: how a group is claimed; "auto" and "find_one_and_update" are the same for now.
+        new_group_credit: seconds by which a new group may overtake groups that wait already;
+            `math.inf` puts new groups always first.
+        codec: maps events of your own type to BSON values and back.
+        ensure_indexes: create missing indexes at first use; False for a user without that right.
+
+    Raises:
+        ConfigurationError: naming the argument and what is allowed.
+
+    Example:
+        >>> async with AsyncMongoTransport(client, "app") as transport:
+        ...     await transport.publish("order-42", {"kind": "paid"})
+
+    Source: design sections 2 and 3, seed 000.
+    """
+
+    def __init__(
+        self,
+        client: Any,
+        db_name: str = "fairlane",
+        prefix: str = "fairlane",
+        clock: Clock | None = None,
+        *,
+        partitions: int | None = None,
+        strategy: str = "auto",
+        new_group_credit: Seconds = 60.0,
+        codec: Codec[E] | None = None,
+        ensure_indexes: bool = True,
+    ) -> None:
+        if partitions not in (None, 1) or isinstance(partitions, bool):
+            raise ConfigurationError(f"partitions must be None or 1, not {partitions!r}")
+        if strategy not in STRATEGIES:
+            raise ConfigurationError(f"strategy must be one of {STRATEGIES}, not {strategy!r}")
+        if clock is not None and not callable(clock):
+            raise ConfigurationError(
+                f"clock must be a callable that returns epoch seconds, not {clock!r}"
+            )
+        self._owns_client = False
+        self._store = Store(
+            Driver(client),
+            db_name=schema.db_name(db_name),
+            prefix=schema.prefix(prefix),
+            clock=clock,
+            partitions=partitions,
+            ensure_indexes=ensure_indexes,
+        )
+        self._listeners: list[Callable[[], object]] = []
+        self._compose(Payload(codec), checks.credit("new_group_credit", new_group_credit))
+
+    def _compose(self, payload: Payload[E], credit: float) -> None:
+        store = self._store
+        burial = Burial(store)
+        self._publisher = Publisher(store, payload, new_group_credit=credit)
+        self._settler = Settler(store, burial)
+        self._dead = DeadLetters(store, payload, burial)
+        self._claimer = Claimer(
+            store, payload, settler=self._settler, burial=burial, dead=self._dead
+        )
+        self._repairer = Repairer(store, burial, self._dead)
+        self._view = View(store, payload, self._dead)
+
+    @classmethod
+    def from_url(
+        cls,
+        url: str,
+        db_name: str = "fairlane",
+        *,
+        driver: str = "motor",
+        connect_timeout: Seconds = 10.0,
+        **options: Any,
+    ) -> "Opening[E]":
+        """Open a client of its own: `await` the result, or enter it with `async with`.
+
+        Args:
+            url: a MongoDB connection string.
+            db_name: database to use.
+            driver: "motor", or "pymongo" for PyMongo's `AsyncMongoClient`.
+            connect_timeout: seconds within which a server must answer.
+            options: keyword arguments of the constructor; all others go to the client.
+
+        Raises (when awaited):
+            ServerUnreachable: no server answered in time; the address is named, the password not.
+            ConfigurationError: bad URL, option, driver or credentials.
+        """
+        timeout = checks.positive_seconds("connect_timeout", connect_timeout)
+        own = {key: options.pop(key) for key in tuple(options) if key in OWN_OPTIONS}
+
+        async def opened() -> AsyncMongoTransport[E]:
+            connected = await connect(url, driver=driver, connect_timeout=timeout, options=options)
+            try:
+                transport = cls(connected.client, db_name, **own)
+                transport._owns_client = True
+                await transport._store.ready()
+            except BaseException:
+                await connected.close()
+                raise
+            return transport
+
+        return Opening(opened)
+
+    async def __aenter__(self) -> Self:
+        await self._store.ready()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    @property
+    def strategy(self) -> str:
+        """How groups are claimed on this server."""
+        return "find_one_and_update"
+
+    async def publish(
+        self, group_id: str, event: E, priority: int = 0, *, message_id: str | None = None
+    ) -> int:
+        """Add a message to the end of a group and return its sequence number.
+
+        When this returns the message is stored on a majority and will be delivered, after every
+        message of the group whose publish returned before. A call that raised may have happened;
+        with a `message_id` it can be repeated without harm.
+
+        Args:
+            group_id: any valid `str`.
+            event: any BSON value, or what the codec takes; at most about 16 MB.
+            priority: 0 to 4; the first message of a group's life fixes it for that life.
+            message_id: unique among the stored messages; a repeat returns the first one's number.
+
+        Raises:
+            ConfigurationError: a bad argument; nothing was written.
+            PayloadError: the event cannot be stored; nothing was written.
+            Duplicate: `message_id` is in use in another group.
+
+        Cancelled, it has either stored the message and made it claimable, or done nothing.
+        """
+        draft = self._publisher.draft(group_id, event, priority, message_id)
+        await self._store.ready()
+        (seq,) = await self._publisher.publish([draft])
+        self._notify()
+        return seq
+
+    async def publish_many(self, items: Iterable[tuple[str, E] | tuple[str, E, int]]) -> list[int]:
+        """Publish `(group_id, event)` or `(group_id, event, priority)` in order.
+
+        All items are checked before anything is written. Returns and raises as `publish` does; a
+        call that raised while writing may have stored a first part of the items.
+        """
+        drafts = self._publisher.drafts(items)
+        await self._store.ready()
+        seqs = await self._publisher.publish(drafts)
+        self._notify()
+        return seqs
+
+    async def claim(
+        self,
+        worker_id: str,
+        visibility: Seconds = 30.0,
+        min_priority: int = 0,
+        *,
+        order: Order = "fair",
+        batch: int = 1,
+    ) -> Lease[E] | None:
+        """Lease the group that has waited longest and return its oldest message.
+
+        Until it is settled or `visibility` seconds have passed no other claim returns the group.
+        The claim counts as an attempt, also if the worker dies. At least half of the visibility is
+        left on return. A message that cannot be decoded goes to the dead letters and the claim
+        goes on with the next group.
+
+        Args:
+            worker_id: names the claimer, for people who look into the database.
+            visibility: seconds, above 0.
+            min_priority: leaves groups below this priority alone.
+            order: "fair" serves groups round robin; "priority" prefers higher priorities.
+            batch: messages per lease; this release knows 1 only.
+
+        Returns None if no group is due. Cancelled, it gives back what it leased.
+        """
+        checks.text("worker_id", worker_id)
+        checks.priority("min_priority", min_priority)
+        seconds = checks.positive_seconds("visibility", visibility)
+        if order not in ORDERS:
+            raise ConfigurationError(f"order must be one of {tuple(ORDERS)}, not {order!r}")
+        if batch != 1 or isinstance(batch, bool):
+            raise ConfigurationError(f"batch must be 1, not {batch!r}")
+        await self._store.ready()
+        return await self._claimer.claim(worker_id, seconds, min_priority, order)
+
+    async def claim_many(
+        self, worker_id: str, n: int, visibility: Seconds = 30.0, min_priority: int = 0
+    ) -> list[Lease[E]]:
+        """Lease up to `n` distinct groups, as `n` calls of `claim` would.
+
+        If one of them fails or is cancelled, those leased before are given back.
+        """
+        checks.count("n", n)
+        leases: list[Lease[E]] = []
+        try:
+            while len(leases) < n and (
+                lease := await self.claim(worker_id, visibility, min_priority)
+            ):
+                leases.append(lease)
+        except BaseException:
+            await self._settler.release_all(leases)
+            raise
+        return leases
+
+    async def ack(self, lease: Lease[E]) -> bool:
+        """Settle the message: it is done and will not be delivered again.
+
+        Returns False, and changes nothing, if the lease is no longer held. Succeeds after expiry
+        as long as nobody else has claimed the group. Cancelled, it is finished all the same.
+        """
+        _check(lease)
+        await self._store.ready()
+        return await self._settler.ack(lease)
+
+    async def ack_many(self, leases: Iterable[Lease[E]]) -> list[bool]:
+        """Settle each lease as `ack` does and return the results in order."""
+        return [await self.ack(lease) for lease in leases]
+
+    async def nack(
+        self, lease: Lease[E], delay: Seconds = 0.0, *, error: str | None = None
+    ) -> bool:
+        """Give the message back for another attempt, after `delay` seconds.
+
+        The group waits with it, so order is kept; without a delay it queues up behind groups that
+        wait already. `error` is kept in the lock for people who look there. Returns as `ack`.
+        """
+        _check(lease)
+        seconds = checks.seconds("delay", delay)
+        text = checks.optional_text("error", error)
+        await self._store.ready()
+        return await self._settler.nack(lease, seconds, text)
+
+    async def extend(self, lease: Lease[E], visibility: Seconds = 30.0) -> Lease[E]:
+        """Hold the lease for `visibility` seconds from now and return it with its new end.
+
+        Raises:
+            LeaseLost: it is no longer held; nothing was changed.
+        """
+        _check(lease)
+        seconds = checks.positive_seconds("visibility", visibility)
+        await self._store.ready()
+        return await self._settler.extend(lease, seconds)
+
+    async def release(self, lease: Lease[E]) -> bool:
+        """Give the group back at once without counting the attempt. Returns as `ack`."""
+        _check(lease)
+        await self._store.ready()
+        return await self._settler.release(lease)
+
+    async def dead_letter(self, lease: Lease[E], reason: str) -> bool:
+        """Settle the message by moving it to the dead letters, with why. Returns as `ack`.
+
+        A crash at any point leaves it either in its group or among the dead letters.
+        """
+        _check(lease)
+        text = checks.text("reason", reason)
+        await self._store.ready()
+        return await self._settler.dead_letter(lease, text)
+
+    async def dead_letters(self, group_id: str | None = None) -> AsyncIterator[DeadLetter[E]]:
+        """Iterate over the dead letters, oldest message first, of one group or of all."""
+        group = None if group_id is None else checks.group_id(group_id)
+        await self._store.ready()
+        async for letter in self._dead.each(group):
+            yield letter
+
+    async def redrive(self, *, group_id: str | None = None, seq: int | None = None) -> int:
+        """Publish dead letters again, at the end of their groups; return how many.
+
+        With neither argument all of them. Interrupted, it is completed by the next `redrive` or
+        `repair`. Two at once redrive each letter once.
+        """
+        group = None if group_id is None else checks.group_id(group_id)
+        number = None if seq is None else checks.count("seq", seq)
+        await self._store.ready()
+        redriven = await self._dead.redrive(group, number)
+        self._notify()
+        return redriven
+
+    async def peek(self, group_id: str, limit: int = 10) -> list[Message[E]]:
+        """Return the first unsettled messages of a group without leasing it."""
+        group = checks.group_id(group_id)
+        checks.count("limit", limit)
+        await self._store.ready()
+        return await self._view.peek(group, limit)
+
+    async def stats(self) -> TransportStats:
+        """Count groups, messages and dead letters; exact when nothing moves meanwhile."""
+        await self._store.ready()
+        return await self._view.stats()
+
+    async def repair(self) -> RepairReport:
+        """Make messages claimable whose publisher died half-way, and finish other half-done work.
+
+        Looks only at messages published since shortly before the last repair. Safe at any time and
+        from many processes; a worker pool runs it in the background.
+        """
+        await self._store.ready()
+        return await self._repairer.repair()
+
+    async def ensure_indexes(self) -> None:
+        """Create missing indexes; safe from many processes at once.
+
+        Raises:
+            ConfigurationError: another index stands in the way (both definitions are shown), or
+                the user may not create indexes.
+        """
+        await self._store.ensure_indexes()
+
+    async def clear(self) -> None:
+        """Delete all messages, groups and dead letters. Sequence numbers go on growing."""
+        await self._store.ready()
+        await self._store.clear()
+
+    async def drop(self) -> None:
+        """Drop the collections. Sequence numbers and epochs begin anew afterwards."""
+        await self._store.drop()
+
+    async def close(self) -> None:
+        """Close the client if `from_url` opened it; may be called again."""
+        if self._owns_client:
+            self._owns_client = False
+            await self._store.driver.close()
+
+    def subscribe(self, callback: Callable[[], object]) -> Callable[[], None]:
+        """Call `callback` after each publish through this object; return what ends that.
+
+        For pools in the same process, which need not wait for their next poll.
+        """
+        self._listeners.append(callback)
+        return lambda: self._listeners.remove(callback)
+
+    def _notify(self) -> None:
+        for callback in tuple(self._listeners):
+            callback()
+
+
+OWN_OPTIONS = frozenset(
+    {"prefix", "clock", "partitions", "strategy", "new_group_credit", "codec", "ensure_indexes"}
+)
+
+
+class Opening(Generic[E]):
+    """A transport about to be opened: `await` it, or enter it with `async with`."""
+
+    def __init__(self, opened: Callable[[], Awaitable[AsyncMongoTransport[E]]]) -> None:
+        self._opened = opened
+        self._transport: AsyncMongoTransport[E] | None = None
+
+    def __await__(self) -> Generator[Any, None, AsyncMongoTransport[E]]:
+        return self._opened().__await__()
+
+    async def __aenter__(self) -> AsyncMongoTransport[E]:
+        self._transport = await self._opened()
+        return self._transport
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self._transport is not None:
+            await self._transport.close()
+
+
+def _check(lease: object) -> None:
+    if not isinstance(lease, Lease):
+        raise ConfigurationError(f"lease must be the Lease that claim returned, not {lease!r:.100}")
