@@ -21,7 +21,8 @@ async def fairlane_transport(fairlane_url: str) -> "AsyncIterator[AsyncMongoTran
     client: Any = AsyncIOMotorClient(fairlane_url)
     db_name = f"fairlane_test_{uuid4().hex[:12]}"
     try:
-        async with AsyncMongoTransport(client, db_name) as transport:
+        transport: AsyncMongoTransport[Any] = AsyncMongoTransport(client, db_name)
+        async with transport:
             yield transport
     finally:
         await client.drop_database(db_name)

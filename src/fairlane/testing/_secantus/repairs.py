@@ -18,6 +18,7 @@ def apply_all() -> None:
     bind_now_as_stored_dates_are()
     look_up_id_beside_other_clauses()
     claim_one_after_another()
+    use_partial_indexes_on_strings()
     prune_retryable_records_in_order()
     ordered.read_in_index_order()
 
@@ -125,7 +126,8 @@ def _is_sorted_update(doc: Document) -> bool:
 def _reasserting(update: Handler) -> Handler:
     def update_sorted(doc: Document, ctx: Any) -> Document:
         if _is_sorted_update(doc):
-            ctx = dataclasses.replace(ctx, storage=_ReassertingStorage(ctx.storage))
+            let = commands._resolve_let_vars(doc.get("let"))
+            ctx = dataclasses.replace(ctx, storage=_ReassertingStorage(ctx.storage, let))
         return update(doc, ctx)
 
     return update_sorted
@@ -134,16 +136,18 @@ def _reasserting(update: Handler) -> Handler:
 class _ReassertingStorage:
     """Storage for a sorted update: the write repeats the filter that chose its document."""
 
-    def __init__(self, inner: Any) -> None:
+    def __init__(self, inner: Any, let: Document) -> None:
         self._inner = inner
+        self._let = let
         self._choice: tuple[tuple[Any, ...], Document] | None = None
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._inner, name)
 
     def find_matching(self, *args: Any, **options: Any) -> Any:
-        found = self._inner.find_matching(*args, **options)
-        self._choice = (args, options) if found else None
+        found = self._inner.find_matching(*args, **{"let": self._let, **options})
+        if options.get("sort"):
+            self._choice = (args, options) if found else None
         return found
 
     def update_matching(
@@ -162,6 +166,24 @@ class _ReassertingStorage:
             found = self.find_matching(*args, **find_options)
             filter = {"_id": found[0]["_id"]} if found else wanted
         return self._inner.update_matching(db, coll, filter, update, **options)
+
+
+def use_partial_indexes_on_strings() -> None:
+    """Use an index over `{token: {$type: "string"}}` for `{token: "abc"}`.
+
+    The server does not see that the string is one, and scans the collection.
+    """
+    implies = storage.Storage._query_implies_partial
+
+    def query_implies_partial(query: Mapping[str, Any], partial: Mapping[str, Any]) -> bool:
+        open_clauses = {
+            field: clause
+            for field, clause in partial.items()
+            if not (clause == {"$type": "string"} and type(query.get(field)) is str)
+        }
+        return bool(implies(query, open_clauses))
+
+    storage.Storage._query_implies_partial = staticmethod(query_implies_partial)
 
 
 def prune_retryable_records_in_order() -> None:
