@@ -1,0 +1,61 @@
+"""The one database that a demo run touches: made for it, looked into, dropped at its end."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from uuid import uuid4
+
+from pymongo.errors import OperationFailure, PyMongoError
+
+from fairlane.cli.demo.display import Display
+from fairlane.cli.demo.report import Leftovers
+from fairlane.driver import Driver, connect
+
+__all__ = ("PREFIX", "Database", "fresh_database")
+
+PREFIX = "fairlane"
+CONNECT_TIMEOUT = 5.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Database:
+    driver: Driver
+    url: str
+    name: str
+
+    async def server_name(self) -> str:
+        """Return where the server is and what it says it is, without the password."""
+        client = self.driver.client
+        hosts = ",".join(f"{host}:{port}" for host, port in sorted(client.nodes))
+        try:
+            version = (await client.admin.command("buildInfo"))["version"]
+        except OperationFailure:
+            return f"{hosts} (does not tell its version)"
+        return f"{hosts} (says version {version})"
+
+    async def leftovers(self) -> Leftovers:
+        """Count the documents themselves, whatever the library says of them."""
+        return Leftovers(
+            messages=await self._count("messages"),
+            locks=await self._count("locks"),
+            dead=await self._count("dead"),
+        )
+
+    async def _count(self, noun: str) -> int:
+        return await self.driver.collection(self.name, f"{PREFIX}_{noun}").count({})
+
+
+@asynccontextmanager
+async def fresh_database(url: str, driver: str, display: Display) -> AsyncIterator[Database]:
+    """Connect and make up a database name that nobody uses; drop it in the end."""
+    opened = await connect(url, driver=driver, connect_timeout=CONNECT_TIMEOUT, options={})
+    name = f"fairlane_demo_{uuid4().hex}"
+    try:
+        yield Database(driver=opened, url=url, name=name)
+    finally:
+        try:
+            await opened.client.drop_database(name)
+        except PyMongoError as error:
+            display.note(f"could not drop the database {name}: {error}")
+        finally:
+            await opened.close()
