@@ -27,9 +27,10 @@ SECONDS = 45
 
 @dataclass(frozen=True)
 class Run:
-    """How an example is run: as a script or by pytest, and whether SIGTERM ends it."""
+    """How an example is run: as a script or by pytest, what is typed, whether SIGTERM ends it."""
 
     prints: tuple[str, ...] = ()
+    typed: str = ""
     stop_after: str | None = None
     by_pytest: bool = False
 
@@ -41,7 +42,7 @@ RUNS = {
     "pool.py": Run(
         prints=("shipped order-42 2000", "shipped order-42 20"), stop_after="shipped order-42 20\n"
     ),
-    "server.py": Run(prints=("mongodb://127.0.0.1:",), stop_after="mongodb://"),
+    "server.py": Run(prints=("mongodb://127.0.0.1:",), typed="\n"),
     "local_server.py": Run(prints=("published 1 to ",)),
     "first_transport.py": Run(
         prints=(
@@ -116,7 +117,7 @@ def test_example_runs_and_prints_what_the_page_says(
     run = RUNS[name]
     script = prepare(name)
     command = _pytest(script) if run.by_pytest else [sys.executable, "-W", "error", str(script)]
-    status, output = _output(command, environment, run.stop_after)
+    status, output = _output(command, environment, run)
     assert status == 0, output
     assert _lines_in_order(run.prints, output), output
 
@@ -129,7 +130,8 @@ def test_web_application_handles_what_is_posted_and_stops_on_sigterm(
     script = prepare(name)
     script.write_text(script.read_text().replace("8080", str(port)))
     with _started([sys.executable, str(script)], environment) as process:
-        assert _post(f"http://127.0.0.1:{port}/orders/42/events", {"kind": "paid"}) == {"seq": 1}
+        answer = _post(process, f"http://127.0.0.1:{port}/orders/42/events", {"kind": "paid"})
+        assert answer == {"seq": 1}
         handled = "handled order-42 {'kind': 'paid'}\n"
         assert handled in _until(process, handled)
         process.send_signal(signal.SIGTERM)
@@ -143,7 +145,7 @@ def _free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def _post(url: str, event: object) -> object:
+def _post(application: subprocess.Popen[str], url: str, event: object) -> object:
     """Post as soon as the application listens."""
     request = urllib.request.Request(
         url, json.dumps(event).encode(), {"Content-Type": "application/json"}
@@ -154,7 +156,7 @@ def _post(url: str, event: object) -> object:
             with urllib.request.urlopen(request, timeout=SECONDS) as response:
                 return json.load(response)
         except urllib.error.URLError:
-            if time.monotonic() > deadline:
+            if application.poll() is not None or time.monotonic() > deadline:
                 raise
             time.sleep(0.05)
 
@@ -164,15 +166,13 @@ def _pytest(script: Path) -> list[str]:
     return [sys.executable, "-m", "pytest", *options, "-c", os.devnull, str(script)]
 
 
-def _output(
-    command: list[str], environment: dict[str, str], stop_after: str | None
-) -> tuple[int, str]:
+def _output(command: list[str], environment: dict[str, str], run: Run) -> tuple[int, str]:
     """Run to the end, or send SIGTERM as soon as `stop_after` has been printed."""
     with _started(command, environment) as process:
-        output = "".join(_until(process, stop_after))
-        if stop_after is not None:
+        output = "".join(_until(process, run.stop_after))
+        if run.stop_after is not None:
             process.send_signal(signal.SIGTERM)
-        output += process.communicate(timeout=SECONDS)[0]
+        output += process.communicate(run.typed, timeout=SECONDS)[0]
     return process.returncode, output
 
 
@@ -181,7 +181,7 @@ def _started(command: list[str], environment: dict[str, str]) -> Iterator[subpro
     with subprocess.Popen(
         command,
         env=environment,
-        stdin=subprocess.DEVNULL,
+        stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -197,7 +197,7 @@ def _until(process: subprocess.Popen[str], line: str | None) -> Iterator[str]:
         return
     for printed in process.stdout:
         yield printed
-        if printed.startswith(line):
+        if printed == line:
             return
 
 

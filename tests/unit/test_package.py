@@ -11,7 +11,7 @@ import fairlane
 
 
 def _is_program(name: str) -> bool:
-    return name.endswith(("__main__", "_keeper")) or "._secantus" in name
+    return name.endswith(("__main__", "_keeper", "demo._worker")) or "._secantus" in name
 
 
 MODULES = [
@@ -26,11 +26,11 @@ PUBLIC_MODULES = [name for name in MODULES if "._" not in name]
 
 
 def _public_definitions(module: ModuleType) -> set[str]:
-    """Return the public classes and functions whose home is this module."""
+    """Return the public classes and functions whose home is this module, but pytest's hooks."""
     return {
         name
         for name, value in vars(module).items()
-        if not name.startswith("_")
+        if not name.startswith(("_", "pytest_"))
         and (inspect.isclass(value) or inspect.isfunction(value))
         and value.__module__ == module.__name__
     }
