@@ -96,8 +96,12 @@ class Collection:
     async def each(
         self, match: Document, *, sort: Sort, fields: Document | None = None
     ) -> AsyncIterator[Document]:
-        async for document in self._raw.find(match, fields).sort(list(sort)):
-            yield document
+        cursor = self._raw.find(match, fields).sort(list(sort))
+        try:
+            async for document in cursor:
+                yield document
+        finally:
+            await cursor.close()
 
     async def aggregate(self, pipeline: Sequence[Document]) -> list[Document]:
         cursor = self._raw.aggregate(list(pipeline))

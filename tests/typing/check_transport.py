@@ -12,8 +12,9 @@ class Paid(TypedDict):
 
 
 async def payload_type_reaches_every_result(transport: AsyncMongoTransport[Paid]) -> None:
-    assert_type(await transport.publish("g", {"kind": "paid", "cents": 1}), int)
-    assert_type(await transport.publish_many([("g", {"kind": "paid", "cents": 1})]), list[int])
+    paid: Paid = {"kind": "paid", "cents": 1}
+    assert_type(await transport.publish("g", paid), int)
+    assert_type(await transport.publish_many([("g", paid), ("g", paid, 2)]), list[int])
     lease = await transport.claim("w")
     assert_type(lease, Lease[Paid] | None)
     assert lease is not None
