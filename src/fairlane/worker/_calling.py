@@ -1,0 +1,84 @@
+"""Call the handler: coroutine functions in the event loop, plain functions in threads."""
+
+import asyncio
+import inspect
+from collections import deque
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import Any, Generic
+
+import anyio
+from anyio import to_thread
+
+from fairlane.errors import ConfigurationError
+from fairlane.model import E, Lease
+
+__all__ = ("Handler", "ThreadCall", "checked_handler", "is_async")
+
+Handler = Callable[[Lease[E]], Awaitable[None] | None]
+"""`async def handle(lease)`, or `def handle(lease)`, which runs in a thread."""
+
+
+def checked_handler(handler: Handler[E]) -> Handler[E]:
+    """Refuse what would look like a handler and never do anything."""
+    if not callable(handler):
+        raise ConfigurationError(
+            f"handler must be a function of one lease, not {type(handler).__name__}"
+        )
+    if inspect.isgeneratorfunction(handler) or inspect.isasyncgenfunction(handler):
+        raise ConfigurationError("handler must not contain `yield`: nobody would run its body")
+    return handler
+
+
+def is_async(handler: Callable[..., Any]) -> bool:
+    return inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(
+        type(handler).__call__  # an object with `async def __call__`
+    )
+
+
+class ThreadCall(Generic[E]):
+    """One call of a plain function in a thread: it can be abandoned, but not stopped."""
+
+    def __init__(self, function: Callable[[Lease[E]], Any], lease: Lease[E]) -> None:
+        self._function = function
+        self._lease = lease
+        self._loop = asyncio.get_running_loop()
+        # Whoever takes the ticket decides: the thread begins, or it never will.
+        self._ticket: deque[None] = deque((None,))
+        self._has_begun = False
+        self._is_over = False
+        self.ended = anyio.Event()
+
+    @property
+    def is_at_work(self) -> bool:
+        return self._has_begun and not self._is_over
+
+    async def run(self, threads: anyio.CapacityLimiter) -> None:
+        """Wait for the function. A cancelled wait leaves it running, if it has begun."""
+        try:
+            result = await to_thread.run_sync(
+                self._in_thread, abandon_on_cancel=True, limiter=threads
+            )
+        except BaseException:
+            self._has_begun = not self._take_ticket()
+            raise
+        if inspect.isawaitable(result):  # a plain function around a coroutine
+            await result
+
+    def _in_thread(self) -> Any:
+        if not self._take_ticket():
+            return None
+        self._has_begun = True
+        try:
+            return self._function(self._lease)
+        finally:
+            self._is_over = True
+            with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+                self._loop.call_soon_threadsafe(self.ended.set)
+
+    def _take_ticket(self) -> bool:
+        try:
+            self._ticket.pop()
+        except IndexError:
+            return False
+        return True

@@ -1,0 +1,99 @@
+"""How a pool is doing, for readiness checks and dashboards."""
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Literal
+
+__all__ = ("Health", "State", "Vitals")
+
+State = Literal["starting", "ok", "degraded", "draining", "stopped"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Health:
+    """A pool at one moment.
+
+    Attributes:
+        state: `starting` until the source has answered for the first time; `ok`; `degraded` while
+            claims or repairs fail; `draining` after `stop()`; `stopped` before and after `run()`.
+        last_poll_at: when the source last answered a claim, by this machine's clock; None if never.
+        last_poll_age: seconds since then.
+        running: handlers at work.
+        leased: leases in hand: handlers at work, and settlements under way.
+    """
+
+    state: State
+    last_poll_at: datetime | None
+    last_poll_age: float | None
+    running: int
+    leased: int
+
+
+class Vitals:
+    """Collects what `Health` shows. Reading it is safe from any thread."""
+
+    def __init__(self) -> None:
+        self._phase: Literal["stopped", "running", "draining"] = "stopped"
+        self._failing: frozenset[str] = frozenset()
+        self._polled: tuple[datetime, float] | None = None
+        self._running = 0
+        self._leased = 0
+
+    @property
+    def has_polled(self) -> bool:
+        """Whether the source has answered since the start."""
+        return self._polled is not None
+
+    def start(self) -> None:
+        self._phase, self._failing, self._polled = "running", frozenset(), None
+
+    def drain(self) -> None:
+        self._phase = "draining"
+
+    def stop(self) -> None:
+        self._phase = "stopped"
+
+    def poll(self) -> None:
+        self._polled = datetime.now(UTC), time.monotonic()
+
+    def fail(self, what: str) -> None:
+        self._failing |= {what}
+
+    def recover(self, what: str) -> None:
+        self._failing -= {what}
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        self._running += 1
+        try:
+            yield
+        finally:
+            self._running -= 1
+
+    @contextmanager
+    def leased(self) -> Iterator[None]:
+        self._leased += 1
+        try:
+            yield
+        finally:
+            self._leased -= 1
+
+    def snapshot(self) -> Health:
+        polled = self._polled
+        return Health(
+            state=self._state(),
+            last_poll_at=None if polled is None else polled[0],
+            last_poll_age=None if polled is None else time.monotonic() - polled[1],
+            running=self._running,
+            leased=self._leased,
+        )
+
+    def _state(self) -> State:
+        if self._phase != "running":
+            return self._phase
+        if not self.has_polled:
+            return "starting"
+        return "degraded" if self._failing else "ok"

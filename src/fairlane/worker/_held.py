@@ -1,0 +1,64 @@
+"""A lease in the hands of this pool."""
+
+from typing import TYPE_CHECKING, Generic
+
+import anyio
+
+from fairlane.model import E, Lease
+from fairlane.worker._outcome import RELEASE, Outcome
+
+if TYPE_CHECKING:
+    from fairlane.worker._calling import ThreadCall
+
+__all__ = ("Held",)
+
+
+class Held(Generic[E]):
+    """A lease, how long it lasts at least, and how it is going to end.
+
+    Times are seconds on the event loop's own clock, which no one can set: a lease lasts
+    `visibility` from some moment after its claim or renewal was asked for, so counting from the
+    asking errs on the safe side.
+
+    Attributes:
+        lease: the lease as last renewed.
+        safe_until: until then nobody else can have the group.
+        outcome: what to settle it with; a handler that is cut off leaves `RELEASE`.
+        lost: why the lease is no longer ours; None while it is.
+        renewing: the scope of its renewal; cancelled when the handler has ended.
+        thread: where a plain function works on the message; it cannot be stopped.
+    """
+
+    def __init__(self, lease: Lease[E], visibility: float, *, asked_at: float, now: float) -> None:
+        self.lease = lease
+        self.visibility = visibility
+        # A claim may take long and lease late; it promises to leave half of the visibility.
+        self.safe_until = max(asked_at + visibility, now + visibility / 2)
+        self.outcome: Outcome = RELEASE
+        self.lost: str | None = None
+        self.renewing = anyio.CancelScope()
+        self.thread: ThreadCall[E] | None = None
+
+    @property
+    def renew_at(self) -> float:
+        """A third of the visibility after the last renewal."""
+        return self.safe_until - self.visibility * 2 / 3
+
+    @property
+    def give_up_at(self) -> float:
+        """Leaves the handler a sixth of the visibility to end before another worker can start."""
+        return self.safe_until - self.visibility / 6
+
+    @property
+    def is_occupied(self) -> bool:
+        """Whether a thread still works on the message, though nobody waits for its result."""
+        return self.thread is not None and self.thread.is_at_work
+
+    def renewed(self, lease: Lease[E], *, asked_at: float) -> None:
+        self.lease = lease
+        self.safe_until = max(self.safe_until, asked_at + self.visibility)
+
+    @property
+    def log_extra(self) -> dict[str, object]:
+        lease = self.lease
+        return {"group_id": lease.group_id, "seq": lease.seq, "attempt": lease.attempt}

@@ -1,0 +1,63 @@
+"""What a background loop does about errors: log each outage once, wait longer and longer, go on."""
+
+import logging
+
+import anyio
+from pymongo import errors as driver_errors
+
+from fairlane.errors import ConfigurationError
+from fairlane.retry import Backoff
+from fairlane.worker._health import Vitals
+
+__all__ = ("Outage", "is_hopeless")
+
+logger = logging.getLogger(__name__)
+
+AGAIN = Backoff(base=0.1, cap=3.0)
+
+UNAUTHORIZED = 13
+AUTHENTICATION_FAILED = 18
+
+
+def is_hopeless(error: Exception, *, has_worked: bool) -> bool:
+    """Say whether no waiting can help.
+
+    Once a source has worked its settings are right, and a refused login is more likely a server
+    that is being reconfigured.
+    """
+    if isinstance(error, ConfigurationError):
+        return True
+    if has_worked:
+        return False
+    if isinstance(error, driver_errors.OperationFailure):
+        return error.code in (UNAUTHORIZED, AUTHENTICATION_FAILED)
+    return isinstance(error, driver_errors.ConfigurationError)
+
+
+class Outage:
+    """The errors of one kind of call since it last worked."""
+
+    def __init__(self, what: str, vitals: Vitals) -> None:
+        self._what = what
+        self._vitals = vitals
+        self._failures = 0
+        self._since = 0.0
+
+    def note(self, error: Exception) -> float:
+        """Count an error; return the seconds to wait before the next try."""
+        self._failures += 1
+        if self._failures == 1:
+            self._since = anyio.current_time()
+            self._vitals.fail(self._what)
+            logger.warning("%s failed; trying on with back-off", self._what, exc_info=error)
+        return AGAIN.delay(self._failures)
+
+    def end(self) -> None:
+        """The call has worked."""
+        if self._failures:
+            lasted = anyio.current_time() - self._since
+            logger.info(
+                "%s works again after %d failures in %.1f s", self._what, self._failures, lasted
+            )
+            self._vitals.recover(self._what)
+        self._failures = 0

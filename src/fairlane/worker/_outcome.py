@@ -1,0 +1,60 @@
+"""Decide what becomes of a message. Nothing here waits, writes or reads a clock."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from fairlane.retry import Backoff, Reject, Retry
+
+__all__ = ("ACK", "RELEASE", "Outcome", "after_failure", "before_delivery", "describe")
+
+MAX_TEXT = 1_000
+"""Characters of an error's message that are kept."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """How a lease ends. `delay` (seconds) belongs to `nack`; `reason` to whatever went wrong."""
+
+    verb: Literal["ack", "nack", "dead_letter", "release"]
+    delay: float = 0.0
+    reason: str | None = None
+
+
+ACK = Outcome(verb="ack")
+RELEASE = Outcome(verb="release")
+
+
+def before_delivery(attempt: int, max_attempts: int) -> Outcome | None:
+    """Refuse a message that no handler has survived. Claims count, so a dead worker's do too."""
+    if attempt <= max_attempts:
+        return None
+    return Outcome(verb="dead_letter", reason=f"worker lost after {attempt - 1} attempts")
+
+
+def after_failure(
+    error: BaseException, *, attempt: int, max_attempts: int, backoff: Backoff
+) -> Outcome:
+    """Answer an error that the handler raised on delivery number `attempt`."""
+    if isinstance(error, Reject):
+        return Outcome(verb="dead_letter", reason=_printable(error.reason))
+    reason = describe(error)
+    if attempt >= max_attempts:
+        return Outcome(verb="dead_letter", reason=reason)
+    asked_for = error.delay if isinstance(error, Retry) else None
+    delay = backoff.delay(attempt) if asked_for is None else asked_for
+    return Outcome(verb="nack", delay=delay, reason=reason)
+
+
+def describe(error: BaseException) -> str:
+    """Return type and message of an error as text that can be stored."""
+    name = type(error).__qualname__
+    try:
+        message = str(error)
+    except Exception:  # an error whose own __str__ is broken must still be settled
+        message = "(no message: its __str__ raised)"
+    return _printable(f"{name}: {message}" if message else name)
+
+
+def _printable(text: object) -> str:
+    """Shorten, and escape lone surrogates: BSON cannot hold them."""
+    return str(text)[:MAX_TEXT].encode("utf-8", "backslashreplace").decode()

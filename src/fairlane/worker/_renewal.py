@@ -1,0 +1,65 @@
+"""Keep a lease alive while its handler works; stop the handler when that fails."""
+
+import logging
+from itertools import count
+from typing import Generic
+
+import anyio
+
+from fairlane.errors import LeaseLost
+from fairlane.model import E
+from fairlane.retry import Backoff
+from fairlane.worker._held import Held
+from fairlane.worker.source import Source
+
+__all__ = ("Renewer",)
+
+logger = logging.getLogger(__name__)
+
+AGAIN = Backoff(base=0.05, cap=2.0)
+
+
+class Renewer(Generic[E]):
+    def __init__(self, source: Source[E]) -> None:
+        self._source = source
+
+    async def keep(self, held: Held[E], handler: anyio.CancelScope) -> None:
+        """Renew until `held.renewing` is cancelled; each renewal moves the handler's deadline.
+
+        The deadline is the guard: it ends the handler in time even while a renewal hangs.
+        """
+        with held.renewing:
+            try:
+                while True:
+                    await anyio.sleep_until(held.renew_at)
+                    await self._renew(held)
+                    handler.deadline = held.give_up_at
+            except LeaseLost:
+                held.lost = "somebody else has the group, or it was settled elsewhere"
+                handler.cancel()
+
+    async def _renew(self, held: Held[E]) -> None:
+        for attempt in count(1):
+            if await self._try_once(held, is_first=attempt == 1):
+                return
+            await anyio.sleep(min(AGAIN.delay(attempt), held.visibility / 12))
+
+    async def _try_once(self, held: Held[E], *, is_first: bool) -> bool:
+        asked_at = anyio.current_time()
+        try:
+            # A reply that never comes must leave time for a second try.
+            with anyio.move_on_after(held.visibility / 6):
+                lease = await self._source.extend(held.lease, held.visibility)
+                held.renewed(lease, asked_at=asked_at)
+                return True
+        except LeaseLost:
+            raise
+        except Exception as error:
+            if is_first:
+                logger.warning(
+                    "cannot renew the lease on group %r, trying on: %r",
+                    held.lease.group_id,
+                    error,
+                    extra=held.log_extra,
+                )
+        return False

@@ -1,0 +1,159 @@
+"""One life of a pool: its task groups, from the first claim to the last settlement."""
+
+import asyncio
+import logging
+import random
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from functools import partial
+from typing import Generic
+
+import anyio
+from anyio.abc import TaskGroup
+
+from fairlane.model import E
+from fairlane.worker._calling import Handler
+from fairlane.worker._fetching import Fetching
+from fairlane.worker._handling import Handling
+from fairlane.worker._health import Vitals
+from fairlane.worker._held import Held
+from fairlane.worker._outage import Outage
+from fairlane.worker._renewal import Renewer
+from fairlane.worker._settings import Settings
+from fairlane.worker._settling import Settler
+from fairlane.worker._switch import Switch
+from fairlane.worker.events import Reporter
+from fairlane.worker.source import Announcing, Repairable, Source
+
+__all__ = ("Run",)
+
+logger = logging.getLogger(__name__)
+
+CLAIM_SECONDS = 2.0
+"""How long a claim in flight may still take once the pool stops."""
+
+REPAIR_SECONDS = 10.0
+
+
+class Run(Generic[E]):
+    def __init__(
+        self,
+        source: Source[E],
+        handler: Handler[E],
+        settings: Settings,
+        *,
+        vitals: Vitals,
+        report: Reporter,
+    ) -> None:
+        self._source = source
+        self._settings = settings
+        self._vitals = vitals
+        self._report = report
+        self._stopping = anyio.Event()
+        self._settler = Settler(source, report)
+        self._fetching = Fetching(
+            source, settings, vitals, stopping=self._stopping, give_back=self._give_back
+        )
+        self._handling = Handling(
+            handler,
+            settings,
+            renewer=Renewer(source),
+            settler=self._settler,
+            vitals=vitals,
+            report=report,
+        )
+
+    async def live(self, stop: Switch, cut: Switch) -> None:
+        """Work until `stop` is thrown, then drain until the deadline, or until `cut` is thrown.
+
+        Everything a run does is a task of one of these three groups. They end from the inside out:
+        claims, then handlers, then renewals, which nobody needs to wait for.
+        """
+        work = anyio.CancelScope()
+        with stop.connected(self._stopping.set), cut.connected(work.cancel), work:
+            async with (
+                anyio.create_task_group() as renewals,
+                anyio.create_task_group() as handlers,
+                anyio.create_task_group() as claims,
+            ):
+                start = partial(self._start, handlers, renewals)
+                for _ in range(self._settings.claimers):
+                    claims.start_soon(self._fetching.fetch, start)
+                claims.start_soon(self._repair)
+                with self._announced():
+                    await self._stopping.wait()
+                self._drain(work, claims.cancel_scope)
+        if self._fetching.hopeless is not None:
+            raise self._fetching.hopeless
+
+    def _drain(self, work: anyio.CancelScope, claims: anyio.CancelScope) -> None:
+        self._vitals.drain()
+        now = anyio.current_time()
+        work.deadline = now + self._settings.drain_timeout
+        claims.deadline = now + CLAIM_SECONDS
+        self._fetching.wake_all()
+
+    def _start(self, handlers: TaskGroup, renewals: TaskGroup, held: Held[E]) -> None:
+        self._report("claimed", held.lease)
+        handlers.start_soon(self._handle, held, renewals)
+
+    async def _handle(self, held: Held[E], renewals: TaskGroup) -> None:
+        try:
+            with self._vitals.leased():
+                await self._handling.handle(held, renewals)
+        except Exception:  # one message must not take the others down with it
+            logger.exception("a lease was dropped by a fault of the pool", extra=held.log_extra)
+        finally:
+            self._fetching.free_slot()
+
+    async def _give_back(self, held: Held[E]) -> None:
+        self._report("claimed", held.lease)
+        with self._vitals.leased():
+            await self._settler.settle(held)
+
+    async def _repair(self) -> None:
+        source = self._source
+        if not isinstance(source, Repairable):
+            return
+        outage = Outage("repairing", self._vitals)
+        delay = _repair_delay()
+        while not await self._is_stopped_within(delay):
+            try:
+                await source.repair()
+            except Exception as error:
+                delay = outage.note(error)
+            else:
+                outage.end()
+                delay = _repair_delay()
+
+    async def _is_stopped_within(self, delay: float) -> bool:
+        with anyio.move_on_after(delay):
+            await self._stopping.wait()
+        return self._stopping.is_set()
+
+    @contextmanager
+    def _announced(self) -> Iterator[None]:
+        """Look for work after each publish, where the source tells of them."""
+        if not isinstance(self._source, Announcing):
+            yield
+            return
+        unsubscribe = self._source.subscribe(_in_this_loop(self._fetching.look_again))
+        try:
+            yield
+        finally:
+            unsubscribe()
+
+
+def _repair_delay() -> float:
+    return REPAIR_SECONDS * random.uniform(0.5, 1.0)
+
+
+def _in_this_loop(action: Callable[[], None]) -> Callable[[], None]:
+    """Return `action` for callers in any thread."""
+    loop = asyncio.get_running_loop()
+
+    def call() -> None:
+        with suppress(RuntimeError):  # the loop is closed
+            loop.call_soon_threadsafe(action)
+
+    return call

@@ -1,0 +1,121 @@
+"""Settle leases: shielded, with a deadline, and again while the lease lasts if nobody answers."""
+
+import logging
+from itertools import count
+from typing import Generic
+
+import anyio
+
+from fairlane.errors import LeaseLost
+from fairlane.model import E
+from fairlane.retry import Backoff
+from fairlane.worker._held import Held
+from fairlane.worker.events import EventKind, Reporter
+from fairlane.worker.source import Source
+
+__all__ = ("Settler",)
+
+logger = logging.getLogger(__name__)
+
+TRY_SECONDS = 5.0
+"""How long one try may take. Cancellation does not cut it short: it bounds a shutdown too."""
+
+AGAIN = Backoff(base=0.05, cap=2.0)
+
+KINDS: dict[str, EventKind] = {
+    "ack": "acked",
+    "nack": "nacked",
+    "dead_letter": "dead_lettered",
+    "release": "released",
+}
+
+
+class Settler(Generic[E]):
+    def __init__(self, source: Source[E], report: Reporter) -> None:
+        self._source = source
+        self._report = report
+
+    async def settle(self, held: Held[E]) -> None:
+        """End the lease as `held.outcome` says; tell how it went. Raises only `CancelledError`."""
+        if held.lost is not None:
+            self._tell_lost(held, held.lost)
+        elif held.is_occupied:
+            self._tell_unsettled(held, "a thread still works on the message")
+        else:
+            answer = None
+            try:
+                answer = await self._until_answered(held)
+            finally:
+                self._tell(held, answer)
+
+    async def _until_answered(self, held: Held[E]) -> bool | None:
+        """Return whether the lease was still held; None if it ran out without an answer."""
+        for attempt in count(1):
+            answer = await self._try_once(held)
+            is_ours = anyio.current_time() < held.safe_until
+            if answer is not None:
+                # Refused after an unanswered try, while nobody else can hold the group: that try
+                # was applied and only its reply was lost.
+                return answer or (attempt > 1 and is_ours)
+            if not is_ours:
+                break
+            await anyio.sleep(AGAIN.delay(attempt))
+        return None
+
+    async def _try_once(self, held: Held[E]) -> bool | None:
+        try:
+            with anyio.move_on_after(TRY_SECONDS, shield=True):
+                return await self._call(held)
+        except LeaseLost:
+            return False
+        except Exception:
+            logger.warning(
+                "cannot %s the message of group %r, trying on while the lease lasts",
+                held.outcome.verb,
+                held.lease.group_id,
+                exc_info=True,
+                extra=held.log_extra,
+            )
+        return None
+
+    async def _call(self, held: Held[E]) -> bool:
+        lease, outcome = held.lease, held.outcome
+        if outcome.verb == "ack":
+            return await self._source.ack(lease)
+        if outcome.verb == "nack":
+            return await self._source.nack(lease, outcome.delay, error=outcome.reason)
+        if outcome.verb == "dead_letter":
+            return await self._source.dead_letter(lease, outcome.reason or "")
+        return await self._source.release(lease)
+
+    def _tell(self, held: Held[E], answer: bool | None) -> None:
+        outcome = held.outcome
+        if answer is None:
+            self._tell_unsettled(held, "the source did not answer")
+        elif answer:
+            kind = KINDS[outcome.verb]
+            self._report(kind, held.lease, delay=outcome.delay, reason=outcome.reason)
+        else:
+            self._tell_lost(held, f"it was over before the {outcome.verb}")
+
+    def _tell_lost(self, held: Held[E], why: str) -> None:
+        logger.warning(
+            "lost the lease on group %r (seq %d): %s; nothing was settled",
+            held.lease.group_id,
+            held.lease.seq,
+            why,
+            extra=held.log_extra,
+        )
+        self._report("lease_lost", held.lease, reason=why)
+
+    def _tell_unsettled(self, held: Held[E], why: str) -> None:
+        logger.error(
+            "could not %s the message of group %r (seq %d): %s; it is delivered again once its "
+            "lease has run out",
+            held.outcome.verb,
+            held.lease.group_id,
+            held.lease.seq,
+            why,
+            extra=held.log_extra,
+        )
+        self._report("unsettled", held.lease, reason=why)

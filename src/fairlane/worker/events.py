@@ -1,0 +1,84 @@
+"""What a pool tells its observer: one small value for each thing that happens to a lease."""
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from fairlane.model import Lease
+
+__all__ = ("EventKind", "Listener", "WorkerEvent")
+
+logger = logging.getLogger(__name__)
+
+EventKind = Literal[
+    "claimed",
+    "handler_failed",
+    "acked",
+    "nacked",
+    "dead_lettered",
+    "released",
+    "lease_lost",
+    "unsettled",
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerEvent:
+    """Something happened to one lease of a pool.
+
+    Every `claimed` is followed by exactly one of `acked`, `nacked`, `dead_lettered`, `released`,
+    `lease_lost` (somebody else may have the group by now) and `unsettled` (the server did not
+    answer, or a thread could not be stopped: the message is delivered again after the visibility).
+    `handler_failed` comes in between when the handler raised, `Retry` and `Reject` included.
+
+    Attributes:
+        kind: what happened.
+        worker_id: of the pool.
+        group_id, seq, attempt, epoch: of the lease.
+        delay: seconds until the message is claimable again, for `nacked`.
+        reason: why, where something went wrong.
+    """
+
+    kind: EventKind
+    worker_id: str
+    group_id: str
+    seq: int
+    attempt: int
+    epoch: int
+    delay: float = 0.0
+    reason: str | None = None
+
+
+Listener = Callable[[WorkerEvent], None]
+
+
+class Reporter:
+    """Hands events to the listener; a listener that raises is logged once and cannot do harm."""
+
+    def __init__(self, listener: Listener | None, worker_id: str) -> None:
+        self._listener = listener
+        self._worker_id = worker_id
+        self._has_failed = False
+
+    def __call__(
+        self, kind: EventKind, lease: Lease[Any], *, delay: float = 0.0, reason: str | None = None
+    ) -> None:
+        if self._listener is None:
+            return
+        event = WorkerEvent(
+            kind=kind,
+            worker_id=self._worker_id,
+            group_id=lease.group_id,
+            seq=lease.seq,
+            attempt=lease.attempt,
+            epoch=lease.epoch,
+            delay=delay,
+            reason=reason,
+        )
+        try:
+            self._listener(event)
+        except Exception:
+            if not self._has_failed:
+                logger.exception("on_event raised; its later errors are not logged")
+            self._has_failed = True

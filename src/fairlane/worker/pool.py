@@ -1,0 +1,236 @@
+"""The worker pool, as an application sees it."""
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from types import TracebackType
+from typing import TYPE_CHECKING, Generic, Self
+
+import anyio
+
+from fairlane.checks import Seconds
+from fairlane.errors import ConfigurationError
+from fairlane.model import E
+from fairlane.retry import Backoff
+from fairlane.worker import _signals
+from fairlane.worker._calling import Handler, checked_handler, is_async
+from fairlane.worker._health import Health, Vitals
+from fairlane.worker._run import Run
+from fairlane.worker._settings import Settings
+from fairlane.worker._switch import Switch
+from fairlane.worker.events import Listener, Reporter
+from fairlane.worker.source import Order, Source
+
+if TYPE_CHECKING:
+    from anyio.abc import TaskGroup
+
+__all__ = ("WorkerPool",)
+
+BACKOFF = Backoff(base=1.0, cap=300.0)
+VERBS = ("claim", "ack", "nack", "extend", "release", "dead_letter")
+
+
+class WorkerPool(Generic[E]):
+    """Handle the messages of a source, many groups at once, each group by one handler at a time.
+
+    A handler that returns has acknowledged its message. An exception delivers the message again
+    after `backoff`, on the last attempt it moves the message to the dead letters. `Retry(delay)`
+    does the same with a delay of the handler's choice; it counts as an attempt. `Reject(reason)`
+    moves the message to the dead letters at once. Deliveries whose worker died count as well.
+
+    While a handler works its lease is renewed every third of `visibility`. If the lease is lost, or
+    cannot be renewed until a sixth of it is left, the handler is cancelled before another worker
+    can start, and nothing is settled. A plain function runs in a thread, which cannot be
+    cancelled: then its result is discarded, and its slot stays taken until it returns.
+
+    Example:
+        ```python
+        async def handle(lease: Lease) -> None:
+            print(lease.group_id, lease.event)
+
+        await WorkerPool(transport, handle, concurrency=50).run()
+        ```
+
+    Args:
+        source: where leases come from: an `AsyncMongoTransport`, or any `Source`.
+        handler: `async def handle(lease)`, or `def handle(lease)`, which runs in a thread.
+        concurrency: how many handlers work at once. Nothing is claimed without a free one.
+        claimers: how many claims may be under way at once; 1 is right unless claims take longer
+            than handlers.
+        worker_id: names this pool in lease tokens; made of host and process if not given.
+        visibility: seconds after which somebody else gets the message when this process dies.
+        min_priority: leave groups below this priority (0 to 4) alone.
+        order: "fair" serves the group that waits longest; "priority" serves higher priorities
+            first and falls back to lower ones when there are none.
+        max_attempts: deliveries of one message before it moves to the dead letters.
+        backoff: seconds until a failed message is delivered again.
+        poll_interval: seconds between two looks for work when there is none (up to a fifth
+            longer). Publishes through the same source, and handlers that end, are seen at once.
+        drain_timeout: seconds that running handlers may still take after `stop()`. Those left are
+            cancelled and their leases given back, the attempt not counted.
+        signals: let SIGINT and SIGTERM call `stop()`; a second one cancels the handlers.
+        on_event: called in the event loop with a `WorkerEvent` for each thing that happens.
+        lanes, batch: reserved for a later version; only the default is allowed.
+
+    Raises:
+        ConfigurationError: an argument is not allowed.
+    """
+
+    def __init__(
+        self,
+        source: Source[E],
+        handler: Handler[E],
+        *,
+        concurrency: int = 10,
+        claimers: int = 1,
+        worker_id: str | None = None,
+        visibility: Seconds = 30.0,
+        min_priority: int = 0,
+        order: Order = "fair",
+        lanes: None = None,
+        batch: int = 1,
+        max_attempts: int = 5,
+        backoff: Backoff = BACKOFF,
+        poll_interval: Seconds = 1.0,
+        drain_timeout: Seconds = 30.0,
+        signals: bool = False,
+        on_event: Listener | None = None,
+    ) -> None:
+        if lanes is not None or batch != 1:
+            raise ConfigurationError("lanes and batch are not available yet: leave them out")
+        self._source = _checked_source(source)
+        self._handler = checked_handler(handler)
+        self._settings = Settings.checked(
+            concurrency=concurrency,
+            claimers=claimers,
+            worker_id=worker_id,
+            visibility=visibility,
+            min_priority=min_priority,
+            order=order,
+            max_attempts=max_attempts,
+            backoff=backoff,
+            poll_interval=poll_interval,
+            drain_timeout=drain_timeout,
+            signals=signals,
+        )
+        self._report = Reporter(_checked_listener(on_event), self._settings.worker_id)
+        self._vitals = Vitals()
+        self._stop = Switch()
+        self._cut = Switch()
+        self._ended: anyio.Event | None = None
+        self._background: TaskGroup | None = None
+        self._entered = 0
+
+    @property
+    def worker_id(self) -> str:
+        return self._settings.worker_id
+
+    @property
+    def health(self) -> Health:
+        """How the pool is doing now; safe to read from any thread."""
+        return self._vitals.snapshot()
+
+    async def run(self) -> None:
+        """Work until `stop()`; the pool may be run again afterwards.
+
+        Returns when all is settled or given back: `drain_timeout` after `stop()`, plus the seconds
+        that the source takes for the last settlements. Errors of the source do not end it: see
+        `health`. Run while it runs already, it waits for the same end. Cancelled, it cancels the
+        handlers and gives their leases back first.
+
+        Raises:
+            ConfigurationError: the source says that its settings are wrong.
+            pymongo.errors.OperationFailure: the server refused the login at the start.
+        """
+        if self._ended is not None:
+            await self._ended.wait()
+            return
+        with self._life():
+            run = Run(
+                self._source,
+                self._handler,
+                self._settings,
+                vitals=self._vitals,
+                report=self._report,
+            )
+            await run.live(self._stop, self._cut)
+
+    def stop(self) -> None:
+        """Begin to drain: claim no more, let running handlers end.
+
+        Safe at any time, from any thread and from signal handlers; a second call changes nothing.
+        Called before `run()`, it lets the next `run()` return at once.
+        """
+        self._stop.throw()
+
+    async def __aenter__(self) -> Self:
+        """Run in the background. A `run()` that fails cancels the body and raises at its end."""
+        self._entered += 1
+        if self._entered == 1:
+            self._background = await anyio.create_task_group().__aenter__()
+            self._background.start_soon(self.run)
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Drain; when the body was cancelled, cancel the handlers at once."""
+        self._entered -= 1
+        background = self._background
+        if self._entered or background is None:
+            return
+        self._background = None
+        self.stop()
+        try:
+            if isinstance(error, asyncio.CancelledError):
+                await background.__aexit__(kind, error, traceback)
+            else:  # told of the error, the group would cancel the handlers instead of draining
+                await background.__aexit__(None, None, None)
+        except BaseExceptionGroup as group:
+            raise _only(group) from None
+        finally:
+            self._stop.reset()
+
+    @contextmanager
+    def _life(self) -> Iterator[None]:
+        self._ended = ended = anyio.Event()
+        self._vitals.start()
+        try:
+            with _signals.handled(self._signalled) if self._settings.signals else nullcontext():
+                yield
+        finally:
+            self._vitals.stop()
+            self._ended = None
+            ended.set()
+
+    def _signalled(self) -> None:
+        (self._cut if self._stop.is_on else self._stop).throw()
+
+
+def _checked_source(source: Source[E]) -> Source[E]:
+    missing = [verb for verb in VERBS if not callable(getattr(source, verb, None))]
+    if missing:
+        raise ConfigurationError(
+            f"source must be an AsyncMongoTransport or another Source; "
+            f"{type(source).__name__} has no {', '.join(missing)}"
+        )
+    return source
+
+
+def _checked_listener(listener: Listener | None) -> Listener | None:
+    if listener is None:
+        return None
+    if not callable(listener) or is_async(listener):
+        raise ConfigurationError("on_event must be a plain function of one WorkerEvent")
+    return listener
+
+
+def _only(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    """Return what went wrong, without the wrapping of the task group if it is one thing."""
+    error: BaseException = group
+    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
+        error = error.exceptions[0]
+    return error
