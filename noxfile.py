@@ -1,6 +1,8 @@
 """The only way things are run here: on a developer's machine, in `.ci/run` and on GitHub."""
 
-import shlex
+import re
+import shutil
+import subprocess
 import tempfile
 import zipfile
 from pathlib import Path
@@ -37,6 +39,7 @@ def typing(session: nox.Session) -> None:
     """Check the types of the code, and that the public surface is wholly typed."""
     session.install(*TYPE_CHECKERS, "-e", ".[test]")
     session.run("mypy")
+    session.run("mypy", "docs/examples")
     session.run("pyright", "--verifytypes", "fairlane", "--ignoreexternal")
 
 
@@ -60,14 +63,23 @@ def build(session: nox.Session) -> None:
         session.error(f"the wheel lacks {', '.join(missing)}")
 
 
-@nox.session
+@nox.session(venv_backend="none")
 def install(session: nox.Session) -> None:
-    """Run the README's first command line, the demo, in a fresh clone. For the last commit."""
-    command = _readme_commands()["demo"]
+    """Run the README's command line for the demo in a fresh copy of the tracked files."""
+    tracked = subprocess.check_output(["git", "ls-files", "-z"], cwd=HERE, text=True)
     with tempfile.TemporaryDirectory() as folder:
-        session.run("git", "clone", "--quiet", str(HERE), folder, external=True)
+        for name in filter(None, tracked.split("\0")):
+            copy = Path(folder, name)
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(HERE / name, copy)
         with session.chdir(folder):
-            session.run("bash", "-c", command, external=True)
+            session.run("bash", "-euc", _demo_command())
+
+
+def _demo_command() -> str:
+    readme = (HERE / "README.md").read_text()
+    (command,) = re.findall(r"<!-- command: demo -->\n```console\n(.*)\n```", readme)
+    return str(command)
 
 
 @nox.session
