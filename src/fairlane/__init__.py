@@ -12,6 +12,7 @@ from fairlane.errors import (
 from fairlane.model import DeadLetter, Lease, Message, RepairReport, TransportStats
 from fairlane.retry import Backoff, Reject, Retry
 from fairlane.transport import AsyncMongoTransport
+from fairlane.worker import WorkerPool
 
 __all__ = (
     "AsyncMongoTransport",
@@ -30,6 +31,7 @@ __all__ = (
     "Retry",
     "ServerUnreachable",
     "TransportStats",
+    "WorkerPool",
 )
 
 __version__ = "0.1.0"

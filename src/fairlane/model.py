@@ -3,9 +3,16 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic
 
-E = TypeVar("E")
+if TYPE_CHECKING:  # a default: nobody has to name the type of events that are just BSON
+    from typing_extensions import TypeVar
+
+    E = TypeVar("E", default=Any)
+else:
+    from typing import TypeVar
+
+    E = TypeVar("E")
 
 __all__ = ("DeadLetter", "Lease", "Message", "RepairReport", "TransportStats")
 

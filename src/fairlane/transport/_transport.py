@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterable
 from types import TracebackType
-from typing import Any, Generic, Self, TypeVar
+from typing import Any, Generic, Self
 
 from fairlane import checks, schema
 from fairlane.checks import Seconds
@@ -10,7 +10,7 @@ from fairlane.clock import Clock
 from fairlane.driver import Driver, connect
 from fairlane.errors import ConfigurationError
 from fairlane.lease.commands import ORDERS, Order
-from fairlane.model import DeadLetter, Lease, Message, RepairReport, TransportStats
+from fairlane.model import DeadLetter, E, Lease, Message, RepairReport, TransportStats
 from fairlane.payload import Codec, Payload
 from fairlane.transport._claim import Claimer
 from fairlane.transport._dead import Burial, DeadLetters
@@ -21,8 +21,6 @@ from fairlane.transport._store import Store
 from fairlane.transport._view import View
 
 __all__ = ("AsyncMongoTransport", "Opening")
-
-E = TypeVar("E")
 
 STRATEGIES = ("auto", "find_one_and_update")
 
