@@ -17,6 +17,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+import typer
+
+from fairlane.cli.app import app
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -108,6 +111,19 @@ def test_every_example_stands_on_a_page() -> None:
 def test_pages_contain_no_python_of_their_own() -> None:
     inline = re.compile(r"^(```|:::)\{?(python|code-block)", re.MULTILINE)
     assert [page.name for page in DOCS.rglob("*.md") if inline.search(page.read_text())] == []
+
+
+def test_command_reference_names_every_command_and_option() -> None:
+    page = (DOCS / "reference" / "command.md").read_text()
+    group = typer.main.get_group(app)
+    options = [
+        option
+        for command in group.commands.values()
+        for parameter in command.params
+        for option in parameter.opts
+    ]
+    missing = [name for name in [*group.commands, *options] if name not in page]
+    assert missing == []
 
 
 @pytest.mark.parametrize("name", RUNS)
