@@ -22,6 +22,7 @@ autodoc_typehints = "signature"
 autodoc_typehints_format = "short"
 napoleon_numpy_docstring = False
 napoleon_use_ivar = True
+napoleon_custom_sections = [("Raises (when awaited)", "Raises")]
 python_use_unqualified_type_names = True
 maximum_signature_line_length = 88
 
@@ -50,5 +51,16 @@ def _converted(lines: Iterable[str]) -> Iterator[str]:
             yield from (["", ".. code-block:: python", ""] if is_code else [""])
         elif is_code:
             yield f"   {line}"
-        else:
-            yield re.sub(r"(?<!`)`([^`]+)`(?!`)", r"``\1``", line)
+        elif not line.startswith("Source: "):  # for those who change the code
+            yield from _separated(re.sub(r"(?<!`)`([^`]+)`(?!`)", r"``\1``", line))
+
+
+def _separated(line: str) -> Iterator[str]:
+    """Give each of the arguments or attributes that share a line its own."""
+    shared = re.fullmatch(r"( +)(\w+(?:, \w+)+): (.*)", line)
+    if shared is None:
+        yield line
+        return
+    indent, names, text = shared.groups()
+    for name in names.split(", "):
+        yield f"{indent}{name}: {text}"
