@@ -21,7 +21,7 @@ HERE = Path(__file__).parent
 LINTERS = ("ruff==0.17.*", "import-linter==2.*")
 TYPE_CHECKERS = ("mypy==2.4.*", "pyright[nodejs]==1.1.414")  # [nodejs]: no Node.js needed
 DOCS = ("sphinx>=8.2", "myst-parser>=4", "furo>=2024.8.6")
-SHIPPED = ("fairlane/py.typed",)
+SHIPPED = ("fairlane/py.typed", "fairlane/cli/demo/sample.jsonl")
 
 
 @nox.session
