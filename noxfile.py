@@ -14,13 +14,15 @@ nox.options.default_venv_backend = "virtualenv"
 nox.options.error_on_external_run = True
 nox.options.reuse_venv = "yes"
 # The tests come last, so that pytest's closing line stands at the end of the output.
-nox.options.sessions = ["lint", "typing", "docs", "build", "tests"]
+nox.options.sessions = ["lint", "typing", "docs", "build", "install", "bench", "tests"]
 
 HERE = Path(__file__).parent
 # Pinned to a minor version: a new one of these finds new faults in old code.
 LINTERS = ("ruff==0.17.*", "import-linter==2.*")
 TYPE_CHECKERS = ("mypy==2.4.*", "pyright[nodejs]==1.1.414")  # [nodejs]: no Node.js needed
 DOCS = ("sphinx>=8.2", "myst-parser>=4", "furo>=2024.8.6")
+TINY = ("--messages", "60", "--groups", "12", "--workers", "4", "--publishers", "2")
+TINY_BENCHMARKS = (("life", *TINY, "--driver", "motor"), ("life", *TINY, "--driver", "pymongo"))
 SHIPPED = ("fairlane/py.typed", "fairlane/cli/demo/sample.jsonl")
 
 
@@ -84,9 +86,11 @@ def _demo_command() -> str:
 
 @nox.session
 def bench(session: nox.Session) -> None:
-    """Run the benchmarks once, tiny, so that they never rot. Arguments: see benchmarks/."""
+    """Run each benchmark once, tiny. Or one: `nox -s bench -- life --messages 2000`."""
     session.install("-e", ".[demo]")
-    session.run("python", "-m", "benchmarks", *(session.posargs or ("--tiny",)))
+    runs = (session.posargs,) if session.posargs else TINY_BENCHMARKS
+    for name, *arguments in runs:
+        session.run("python", "-m", f"benchmarks.{name}", *arguments)
 
 
 @nox.session
