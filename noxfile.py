@@ -1,8 +1,10 @@
 """The only way things are run here: on a developer's machine, in `.ci/run` and on GitHub."""
 
 import re
+import shlex
 import shutil
 import subprocess
+import sys
 import tempfile
 import zipfile
 from pathlib import Path
@@ -81,7 +83,9 @@ def install(session: nox.Session) -> None:
 def _demo_command() -> str:
     readme = (HERE / "README.md").read_text()
     (command,) = re.findall(r"<!-- command: demo -->\n```console\n(.*)\n```", readme)
-    return str(command)
+    # Another job of the matrix may have no python3.11.
+    python = "python3.11" if sys.version_info[:2] == (3, 11) else shlex.quote(sys.executable)
+    return str(command).replace("python3.11", python)
 
 
 @nox.session
