@@ -1,5 +1,6 @@
 """The test process's end of `_keeper.py`."""
 
+import contextlib
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -62,8 +63,9 @@ class Kept:
             self._keeper.wait(QUIT_SECONDS)
         finally:
             for pipe in (self._keeper.stdin, self._keeper.stdout):
-                if pipe is not None:
-                    pipe.close()
+                with contextlib.suppress(BrokenPipeError):  # the keeper was ended by others
+                    if pipe is not None:
+                        pipe.close()
 
     def _ask(self, request: str) -> str:
         self._write(request)

@@ -1,6 +1,7 @@
 """A real server for tests and demos: started in a moment, gone without a trace."""
 
 import random
+import shlex
 import signal
 import socket
 import threading
@@ -144,54 +145,55 @@ class LocalServer:
 
     def _start_on_free_port(self) -> None:
         kept = self._running()
-        for attempt in range(PORT_ATTEMPTS):
+        for attempts_left in reversed(range(PORT_ATTEMPTS)):
             self._port = free_port()
             self.url = f"mongodb://127.0.0.1:{self._port}/?heartbeatFrequencyMS=500"
             self.pid = kept.start(self._port)
             try:
-                return self._await_answer(kept)
+                self._await_answer(kept)
+                return
             except ServerUnreachable:
-                port_was_free = "in use" not in kept.log_tail()
-                if port_was_free or attempt == PORT_ATTEMPTS - 1:
+                if not attempts_left or "in use" not in kept.log_tail():
                     raise
-        return None
 
     def _await_answer(self, kept: Kept) -> None:
         deadline = time.monotonic() + self._startup_timeout
         while not _accepts(self._port):
-            self._check_start(kept, deadline)
+            self._check_start(kept, deadline, "it listens to nobody")
             time.sleep(0.02)
         with _client(self._port) as client:
-            while not self._answers(client):
-                self._check_start(kept, deadline)
+            while (problem := self._problem(client)) is not None:
+                self._check_start(kept, deadline, problem)
                 time.sleep(0.05)
 
-    def _answers(self, client: "MongoClient[dict[str, Any]]") -> bool:
-        """Say whether it is our own server that answers, as a primary."""
+    def _problem(self, client: "MongoClient[dict[str, Any]]") -> str | None:
+        """Say why the server is not ready; None if our own server answers as a primary."""
         from pymongo.errors import PyMongoError
 
         try:
             status = client.admin.command("serverStatus")
             if status["pid"] != self.pid:
-                return False
+                return f"port {self._port} is answered by another server, pid {status['pid']}"
             self.name = self._program.name.format(version=status["version"])
             if self._program.replica_set is not None:
                 _initiate(client, self._program.replica_set, self._port)
-            return bool(client.admin.command("hello").get("isWritablePrimary"))
-        except PyMongoError:
-            return False
+            is_primary = client.admin.command("hello").get("isWritablePrimary")
+            return None if is_primary else "it is not primary yet"
+        except PyMongoError as error:
+            return str(error)
 
-    def _check_start(self, kept: Kept, deadline: float) -> None:
+    def _check_start(self, kept: Kept, deadline: float, problem: str) -> None:
         status = kept.exit_status()
         if status is not None:
-            problem = f"ended with status {status} at its start"
-        elif time.monotonic() > deadline:
-            problem = f"did not answer within {self._startup_timeout:g} s"
-        else:
+            problem = f"it ended with status {status}"
+        elif time.monotonic() < deadline:
             return
+        else:
+            problem = f"not ready within {self._startup_timeout:g} s: {problem}"
         raise ServerUnreachable(
-            f"the local server ({self._program.name}) {problem}; its last words:\n"
-            f"{kept.log_tail() or '(none)'}"
+            f"the local server did not start: {problem}\n"
+            f"command: {shlex.join(self._program.command)}\n"
+            f"its last words:\n{kept.log_tail() or '(none)'}"
         )
 
 

@@ -1,8 +1,10 @@
 """Start SecantusDB, repaired unless `--plain`, and serve until a signal."""
 
 import argparse
+import contextlib
 import logging
 import signal
+import socket
 import sys
 import threading
 from importlib.metadata import PackageNotFoundError, version
@@ -60,6 +62,8 @@ def _serve(options: argparse.Namespace) -> None:
     )
     server.start()
     stop.wait()
+    with contextlib.suppress(OSError):  # wakes the thread in accept(), which stop() waits for 2 s
+        server._socket.shutdown(socket.SHUT_RDWR)
     server.stop()
 
 
