@@ -129,6 +129,8 @@ class Fetching(Generic[E]):
 
     async def _rest(self) -> None:
         """Sleep until the bell rings; one of all sleepers also wakes up to poll."""
+        if self._stopping.is_set():  # meanwhile: the call that wakes all sleepers is over
+            return
         if self._is_polling:
             await self._bell.wait()
             return

@@ -94,21 +94,21 @@ class Run(Generic[E]):
         self._fetching.wake_all()
 
     def _start(self, handlers: TaskGroup, renewals: TaskGroup, held: Held[E]) -> None:
-        self._report("claimed", held.lease)
         handlers.start_soon(self._handle, held, renewals)
 
     async def _handle(self, held: Held[E], renewals: TaskGroup) -> None:
         try:
             with self._vitals.leased():
+                self._report("claimed", held.lease)
                 await self._handling.handle(held, renewals)
         except Exception:  # one message must not take the others down with it
-            logger.exception("a lease was dropped by a fault of the pool", extra=held.log_extra)
+            logger.exception("a lease was dropped by a fault of the pool or the source")
         finally:
             self._fetching.free_slot()
 
     async def _give_back(self, held: Held[E]) -> None:
-        self._report("claimed", held.lease)
         with self._vitals.leased():
+            self._report("claimed", held.lease)
             await self._settler.settle(held)
 
     async def _repair(self) -> None:

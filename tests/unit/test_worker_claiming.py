@@ -1,0 +1,405 @@
+"""What is claimed, when, by how many, and what errors do."""
+
+import logging
+from typing import Any
+
+import anyio
+import pytest
+from pymongo.errors import AutoReconnect, OperationFailure
+from pymongo.errors import ConfigurationError as DriverConfigurationError
+from worker_fakes import (
+    AnnouncingSource,
+    FakeSource,
+    Fault,
+    Record,
+    busy,
+    handled,
+    in_virtual_time,
+    now,
+    ticks,
+)
+
+from fairlane.errors import ConfigurationError
+from fairlane.model import Lease
+from fairlane.worker import WorkerPool
+
+
+class Gate:
+    """A handler that waits to be let through, and counts who waits."""
+
+    def __init__(self) -> None:
+        self.waiting = 0
+        self.most = 0
+        self.groups: list[str] = []
+        self._open = anyio.Event()
+
+    async def __call__(self, lease: Lease[Any]) -> None:
+        self.groups.append(lease.group_id)
+        self.waiting += 1
+        self.most = max(self.most, self.waiting)
+        await self._open.wait()
+        self.waiting -= 1
+
+    def open(self) -> None:
+        self._open.set()
+
+
+@in_virtual_time
+async def test_nothing_is_claimed_without_a_free_slot() -> None:
+    source, record, gate = FakeSource(), Record(), Gate()
+    for number in range(10):
+        source.publish(f"g{number}")
+
+    async with WorkerPool(source, gate, concurrency=3, claimers=2, on_event=record):
+        await record.until("claimed", times=3)
+        await anyio.sleep(100)
+        leased = len(source.leased)
+        gate.open()
+        await record.until("acked", times=10)
+
+    assert (leased, gate.most) == (3, 3)
+
+
+@in_virtual_time
+async def test_handlers_work_on_distinct_groups() -> None:
+    source, record, gate = FakeSource(), Record(), Gate()
+    for number in range(30):
+        source.publish(f"g{number % 3}")
+
+    async with WorkerPool(source, gate, concurrency=10, claimers=10, on_event=record):
+        await record.until("claimed", times=3)
+        await anyio.sleep(100)
+        at_work = sorted(gate.groups)
+        gate.open()
+        await record.until("acked", times=30)
+
+    assert at_work == ["g0", "g1", "g2"]
+
+
+@in_virtual_time
+async def test_claims_under_way_are_as_many_as_claimers() -> None:
+    source, record = FakeSource(), Record()
+    for number in range(50):
+        source.publish(f"g{number}")
+
+    async with WorkerPool(source, handled, concurrency=50, claimers=4, on_event=record):
+        await record.until("acked", times=50)
+
+    assert source.most_concurrent_claims == 4
+
+
+@in_virtual_time
+async def test_idle_pool_asks_once_an_interval_however_many_claimers_it_has() -> None:
+    source = FakeSource()
+
+    async with WorkerPool(source, handled, concurrency=64, claimers=64, poll_interval=10):
+        await anyio.sleep(1)
+        source.claimed_at.clear()
+        await anyio.sleep(1_000)
+
+    assert 80 <= len(source.claimed_at) <= 101
+
+
+@in_virtual_time
+async def test_idle_pool_finds_work_within_its_interval() -> None:
+    source, record = FakeSource(), Record()
+
+    async with WorkerPool(source, handled, poll_interval=10, on_event=record):
+        await anyio.sleep(500)
+        source.publish("g")
+        published_at = now()
+        await record.until("acked")
+
+    assert now() - published_at <= 12
+
+
+@in_virtual_time
+async def test_local_publish_wakes_an_idle_pool_at_once() -> None:
+    source, record = AnnouncingSource(), Record()
+
+    async with WorkerPool(source, handled, poll_interval=1_000, on_event=record):
+        await anyio.sleep(10)
+        published_at = now()
+        source.publish("g")
+        await record.until("acked")
+        took = now() - published_at
+
+    assert took == 0
+
+
+@in_virtual_time
+async def test_publishes_wake_as_many_claimers_as_there_is_work() -> None:
+    source, record, gate = AnnouncingSource(), Record(), Gate()
+
+    async with WorkerPool(
+        source, gate, concurrency=20, claimers=20, poll_interval=1_000, on_event=record
+    ):
+        await anyio.sleep(10)
+        published_at = now()
+        for number in range(20):
+            source.publish(f"g{number}")
+        await record.until("claimed", times=20)
+        took = now() - published_at
+        gate.open()
+
+    assert took == 0
+
+
+@in_virtual_time
+async def test_pool_that_has_ended_listens_to_no_publishes() -> None:
+    source = AnnouncingSource()
+
+    async with WorkerPool(source, handled):
+        await ticks(5)
+
+    assert source.subscribers == []
+
+
+@in_virtual_time
+async def test_handler_that_ends_lets_the_next_message_of_its_group_start_at_once() -> None:
+    source, record = FakeSource(), Record()
+    for _ in range(20):
+        source.publish("g")
+
+    async with WorkerPool(source, handled, poll_interval=1_000, claimers=3, on_event=record):
+        started_at = now()
+        await record.until("acked", times=20)
+        took = now() - started_at
+
+    assert took == 0
+
+
+@in_virtual_time
+async def test_publish_during_an_empty_claim_is_not_slept_over() -> None:
+    source, record = AnnouncingSource(), Record()
+    claim = source.claim
+
+    async def claim_and_be_late(*args: Any, **kwargs: Any) -> Any:
+        lease = await claim(*args, **kwargs)
+        if source.calls["claim"] == 1:
+            source.publish("g")
+            await ticks(5)
+        return lease
+
+    source.claim = claim_and_be_late  # type: ignore[method-assign]
+
+    async with WorkerPool(source, handled, poll_interval=1_000, on_event=record):
+        started_at = now()
+        await record.until("acked")
+        took = now() - started_at
+
+    assert took == 0
+
+
+@in_virtual_time
+async def test_pool_that_prefers_high_priority_serves_it_first_and_falls_back_to_low() -> None:
+    source, record = FakeSource(), Record()
+    for number, priority in enumerate([0, 1, 4, 2, 4, 0]):
+        source.publish(f"g{number}", priority=priority)
+
+    async with WorkerPool(source, handled, concurrency=1, order="priority", on_event=record):
+        await record.until("acked", times=6)
+
+    assert [event.group_id for event in record.events if event.kind == "acked"] == [
+        "g2",
+        "g4",
+        "g3",
+        "g1",
+        "g0",
+        "g5",
+    ]
+
+
+@in_virtual_time
+async def test_pool_with_a_floor_leaves_lower_priorities_alone() -> None:
+    source, record = FakeSource(), Record()
+    source.publish("low", priority=1)
+    source.publish("high", priority=2)
+
+    async with WorkerPool(source, handled, min_priority=2, on_event=record):
+        await record.until("acked")
+        await anyio.sleep(100)
+
+    assert list(source.groups) == ["low"]
+
+
+@pytest.mark.parametrize(
+    "error", [AutoReconnect("away"), OperationFailure("busy", 112), TypeError("a bug"), OSError()]
+)
+def test_error_of_a_claim_does_not_end_the_pool(error: Exception) -> None:
+    @in_virtual_time
+    async def scenario() -> None:
+        source, record = FakeSource(), Record()
+        source.publish("g")
+        source.faults["claim"].extend([Fault(before=error)] * 5)
+        async with WorkerPool(source, handled, on_event=record):
+            await record.until("acked")
+
+    scenario()
+
+
+@in_virtual_time
+async def test_outage_is_logged_once_and_its_end_too(caplog: pytest.LogCaptureFixture) -> None:
+    source, record = FakeSource(), Record()
+    source.publish("g")
+    source.faults["claim"].extend([Fault(before=AutoReconnect("away"))] * 100)
+
+    with caplog.at_level(logging.INFO, logger="fairlane"):
+        async with WorkerPool(source, handled, claimers=8, on_event=record):
+            await record.until("acked")
+
+    assert [entry.levelname for entry in caplog.records] == ["WARNING", "INFO"]
+
+
+@in_virtual_time
+async def test_pool_resumes_within_seconds_of_a_long_outage() -> None:
+    source, record = FakeSource(), Record()
+    source.publish("g")
+    source.always["claim"] = Fault(before=AutoReconnect("away"))
+
+    async with WorkerPool(source, handled, on_event=record):
+        await anyio.sleep(3_600)
+        asked = len(source.claimed_at)
+        del source.always["claim"]
+        back_at = now()
+        await record.until("acked")
+
+    assert now() - back_at < 5
+    assert asked < 3_600
+
+
+@in_virtual_time
+async def test_health_tells_of_an_outage_and_of_its_end() -> None:
+    source, record = FakeSource(), Record()
+    pool = WorkerPool(source, handled, poll_interval=1, on_event=record)
+    states = [pool.health.state]
+
+    async with pool:
+        source.always["claim"] = Fault(before=AutoReconnect("away"))
+        await anyio.sleep(20)
+        states.append(pool.health.state)
+        del source.always["claim"]
+        await anyio.sleep(20)
+        states.append(pool.health.state)
+        source.always["claim"] = Fault(before=AutoReconnect("away"))
+        await anyio.sleep(20)
+        states.append(pool.health.state)
+        pool.stop()
+        await ticks(2)
+        states.append(pool.health.state)
+    states.append(pool.health.state)
+
+    assert states == ["stopped", "starting", "ok", "degraded", "draining", "stopped"]
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        ConfigurationError("partitions differ"),
+        OperationFailure("authentication failed", 18),
+        OperationFailure("not allowed", 13),
+        DriverConfigurationError("bad option"),
+    ],
+)
+def test_hopeless_error_at_the_start_ends_the_pool_at_once(error: Exception) -> None:
+    @in_virtual_time
+    async def scenario() -> None:
+        source = FakeSource()
+        source.always["claim"] = Fault(before=error)
+        with pytest.raises(type(error)) as raised:
+            await WorkerPool(source, handled, claimers=3).run()
+        assert raised.value is error
+
+    scenario()
+
+
+@in_virtual_time
+async def test_hopeless_error_reaches_an_application_that_embeds_the_pool() -> None:
+    source = FakeSource()
+    source.always["claim"] = Fault(before=ConfigurationError("partitions differ"))
+
+    with pytest.raises(ConfigurationError, match="partitions differ"):
+        async with WorkerPool(source, handled):
+            await anyio.sleep_forever()
+
+
+@in_virtual_time
+async def test_refused_login_of_a_pool_that_has_worked_is_an_outage() -> None:
+    source, record = FakeSource(), Record()
+
+    async with WorkerPool(source, handled, on_event=record):
+        await ticks(10)
+        source.faults["claim"].append(Fault(before=OperationFailure("rotating", 18)))
+        await anyio.sleep(10)
+        source.publish("g")
+        await record.until("acked")
+
+    assert source.is_drained
+
+
+class RepairingSource(FakeSource):
+    def __init__(self, *errors: Exception) -> None:
+        super().__init__()
+        self.repaired_at: list[float] = []
+        self._errors = list(errors)
+
+    async def repair(self) -> None:
+        self.repaired_at.append(now())
+        if self._errors:
+            raise self._errors.pop()
+
+
+@in_virtual_time
+async def test_pool_repairs_every_ten_seconds_or_so() -> None:
+    source = RepairingSource()
+
+    async with WorkerPool(source, handled):
+        await anyio.sleep(1_000)
+
+    assert 95 <= len(source.repaired_at) <= 200
+
+
+@in_virtual_time
+async def test_error_of_a_repair_does_not_end_the_repairs() -> None:
+    source = RepairingSource(*[AutoReconnect("away")] * 4)
+
+    async with WorkerPool(source, handled) as pool:
+        await anyio.sleep(100)
+        state = pool.health.state
+
+    assert (len(source.repaired_at) > 8, state) == (True, "ok")
+
+
+@in_virtual_time
+async def test_health_counts_handlers_and_leases() -> None:
+    source, record = FakeSource(), Record()
+    for number in range(3):
+        source.publish(f"g{number}")
+    source.always["release"] = Fault(hangs=True)
+
+    async with WorkerPool(source, busy, on_event=record, drain_timeout=1) as pool:
+        await record.until("claimed", times=3)
+        await ticks(3)
+        at_work = pool.health
+        pool.stop()
+        await anyio.sleep(2)
+        settling = pool.health
+
+    assert (at_work.running, at_work.leased) == (3, 3)
+    assert (settling.running, settling.leased) == (0, 3)
+
+
+@in_virtual_time
+async def test_health_tells_when_the_source_last_answered() -> None:
+    source = FakeSource()
+
+    async with WorkerPool(source, handled) as pool:
+        before = pool.health
+        await ticks(10)
+        after = pool.health
+
+    assert (before.last_poll_at, before.last_poll_age) == (None, None)
+    assert after.last_poll_at is not None
+    assert after.last_poll_at.utcoffset() is not None
+    assert after.last_poll_age is not None
+    assert after.last_poll_age >= 0

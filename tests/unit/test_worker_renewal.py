@@ -1,0 +1,293 @@
+"""A lease lives as long as its handler; a handler does not outlive its lease."""
+
+import asyncio
+from itertools import pairwise
+from typing import Any
+
+import anyio
+from worker_fakes import FakeSource, Fault, Record, busy, handled, in_virtual_time, now, ticks
+
+from fairlane.model import Lease
+from fairlane.worker import WorkerPool
+
+GONE = ConnectionError("server away")
+
+
+class Watched:
+    """A handler that never ends by itself, and tells when and how it was ended."""
+
+    def __init__(self) -> None:
+        self.started_at = 0.0
+        self.starts = 0
+        self.cancelled_at: float | None = None
+        self.ended = anyio.Event()
+
+    async def __call__(self, _: object) -> None:
+        self.starts += 1
+        self.started_at = now()
+        try:
+            await anyio.sleep_forever()
+        except asyncio.CancelledError:
+            self.cancelled_at = now()
+            self.ended.set()
+            raise
+
+    @property
+    def lasted(self) -> float:
+        assert self.cancelled_at is not None
+        return self.cancelled_at - self.started_at
+
+
+@in_virtual_time
+async def test_long_handler_runs_once() -> None:
+    source, record = FakeSource(), Record()
+    source.publish("g")
+
+    async def handle(_: object) -> None:
+        await anyio.sleep(1_000)
+
+    async with (
+        WorkerPool(source, handle, visibility=30, on_event=record),
+        WorkerPool(source, handle, visibility=30, on_event=record),
+    ):
+        await record.until("acked")
+
+    assert record.kinds == ["claimed", "acked"]
+
+
+@in_virtual_time
+async def test_lease_is_renewed_every_third_of_its_visibility() -> None:
+    source, record = FakeSource(), Record()
+    source.publish("g")
+
+    async def handle(_: object) -> None:
+        await anyio.sleep(99)
+
+    async with WorkerPool(source, handle, visibility=30, on_event=record):
+        await record.until("acked")
+
+    assert source.calls["extend"] == 9
+
+
+@in_virtual_time
+async def test_short_handler_renews_nothing() -> None:
+    source, record = FakeSource(), Record()
+    source.publish("g")
+
+    async with WorkerPool(source, handled, visibility=30, on_event=record):
+        await record.until("acked")
+
+    assert source.calls["extend"] == 0
+
+
+@in_virtual_time
+async def test_renewed_lease_is_the_one_that_is_settled() -> None:
+    source, record = FakeSource(), Record()
+    source.publish("g")
+    settled: list[Lease[Any]] = []
+    ack = source.ack
+
+    async def ack_seen(lease: Lease[Any]) -> bool:
+        settled.append(lease)
+        return await ack(lease)
+
+    source.ack = ack_seen  # type: ignore[method-assign]
+
+    async def handle(_: object) -> None:
+        await anyio.sleep(12)
+
+    async with WorkerPool(source, handle, visibility=30, on_event=record):
+        started_at = now()
+        await record.until("acked")
+
+    assert settled[0].expires_at == started_at + 40
+
+
+@in_virtual_time
+async def test_handler_is_cancelled_at_the_renewal_that_finds_the_lease_lost() -> None:
+    source, record, handler = FakeSource(), Record(), Watched()
+    source.publish("g")
+
+    async with WorkerPool(source, handler, visibility=30, on_event=record):
+        await record.until("claimed")
+        source.take_away("g")
+        await record.until("lease_lost")
+
+    assert handler.lasted == 10
+
+
+@in_virtual_time
+async def test_nothing_is_settled_with_a_lost_lease() -> None:
+    source, record, handler = FakeSource(), Record(), Watched()
+    source.publish("g")
+
+    async with WorkerPool(source, handler, visibility=30, on_event=record):
+        await record.until("claimed")
+        source.take_away("g")
+        await record.until("lease_lost")
+
+    assert record.kinds == ["claimed", "lease_lost"]
+    assert not set(source.calls) & {"ack", "nack", "release", "dead_letter"}
+
+
+@in_virtual_time
+async def test_handler_is_cancelled_before_a_lease_ends_that_cannot_be_renewed() -> None:
+    source, record, handler = FakeSource(), Record(), Watched()
+    source.publish("g")
+    source.always["extend"] = Fault(before=GONE)
+
+    async with WorkerPool(source, handler, visibility=30, on_event=record):
+        await handler.ended.wait()
+        expires_at = source.groups["g"].available_at
+        await record.until("lease_lost")
+
+    assert handler.cancelled_at == expires_at - 5
+
+
+@in_virtual_time
+async def test_handler_is_cancelled_in_time_while_a_renewal_hangs() -> None:
+    source, record, handler = FakeSource(), Record(), Watched()
+    source.publish("g")
+    source.always["extend"] = Fault(hangs=True)
+
+    async with WorkerPool(source, handler, visibility=30, on_event=record):
+        await record.until("lease_lost")
+
+    assert handler.lasted == 25
+
+
+@in_virtual_time
+async def test_renewal_that_no_cancellation_can_cut_short_does_not_delay_the_cancellation() -> None:
+    source, record, handler = FakeSource(), Record(), Watched()
+    source.publish("g")
+
+    async def extend(*_: object) -> Lease[Any]:
+        with anyio.CancelScope(shield=True):
+            await anyio.sleep(500)
+        raise GONE
+
+    source.extend = extend  # type: ignore[method-assign]
+
+    async with WorkerPool(source, handler, visibility=30, on_event=record):
+        await record.until("lease_lost")
+
+    assert handler.lasted == 25
+
+
+@in_virtual_time
+async def test_ack_does_not_wait_for_a_renewal_that_hangs() -> None:
+    source, record = FakeSource(), Record()
+    source.publish("g")
+
+    async def extend(*_: object) -> Lease[Any]:
+        with anyio.CancelScope(shield=True):
+            await anyio.sleep(500)
+        raise GONE
+
+    source.extend = extend  # type: ignore[method-assign]
+
+    async def handle(_: object) -> None:
+        await anyio.sleep(12)
+
+    async with WorkerPool(source, handle, visibility=30, on_event=record):
+        started_at = now()
+        await record.until("acked")
+        acked_at = now()
+
+    assert acked_at - started_at == 12
+
+
+@in_virtual_time
+async def test_other_worker_starts_after_the_first_handler_has_ended() -> None:
+    source, record = FakeSource(), Record()
+    source.publish("g")
+    source.always["extend"] = Fault(before=GONE)
+    spans: list[tuple[float, float]] = []
+
+    async def handle(_: object) -> None:
+        started_at = now()
+        try:
+            await anyio.sleep(60)
+        finally:
+            spans.append((started_at, now()))
+
+    async with (
+        WorkerPool(source, handle, visibility=30, on_event=record, drain_timeout=0),
+        WorkerPool(source, handle, visibility=30, on_event=record, drain_timeout=0),
+    ):
+        await record.until("lease_lost", times=4)
+
+    assert all(end <= start for (_, end), (start, _) in pairwise(spans))
+
+
+@in_virtual_time
+async def test_renewal_that_fails_is_tried_again() -> None:
+    source, record = FakeSource(), Record()
+    source.publish("g")
+    source.faults["extend"].extend([Fault(before=GONE), Fault(hangs=True), Fault(after=GONE)])
+
+    async def handle(_: object) -> None:
+        await anyio.sleep(100)
+
+    async with WorkerPool(source, handle, visibility=30, on_event=record):
+        await record.until("acked")
+
+    assert record.kinds == ["claimed", "acked"]
+
+
+@in_virtual_time
+async def test_handler_that_swallows_its_cancellation_has_its_result_discarded() -> None:
+    source, record = FakeSource(), Record()
+    source.publish("g")
+
+    async def handle(_: object) -> None:
+        try:
+            await anyio.sleep_forever()
+        except asyncio.CancelledError:
+            return
+
+    async with WorkerPool(source, handle, visibility=30, on_event=record):
+        await record.until("claimed")
+        source.take_away("g")
+        await record.until("lease_lost")
+
+    assert source.calls["ack"] == 0
+
+
+@in_virtual_time
+async def test_lease_handed_out_late_is_renewed_at_once() -> None:
+    source, record = FakeSource(), Record()
+    source.publish("g")
+    claim = source.claim
+
+    async def claim_slowly(*args: Any, **kwargs: Any) -> Any:
+        await anyio.sleep(300)
+        return await claim(*args, **kwargs)
+
+    source.claim = claim_slowly  # type: ignore[method-assign]
+
+    async with WorkerPool(source, busy, visibility=30, on_event=record, drain_timeout=0):
+        await record.until("claimed")
+        await ticks(10)
+        renewals = source.calls["extend"]
+
+    assert renewals == 1
+
+
+@in_virtual_time
+async def test_lost_lease_frees_its_slot() -> None:
+    source, record = FakeSource(), Record()
+    source.publish("g")
+
+    async def handle(lease: Lease[Any]) -> None:
+        if lease.group_id == "g":
+            await anyio.sleep_forever()
+
+    async with WorkerPool(source, handle, concurrency=1, visibility=30, on_event=record):
+        await record.until("claimed")
+        source.take_away("g")
+        source.groups["g"].available_at = float("inf")
+        source.publish("h")
+        acked = await record.until("acked")
+
+    assert acked.group_id == "h"

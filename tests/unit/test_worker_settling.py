@@ -1,0 +1,106 @@
+"""A settlement is asked for until there is an answer, and the answer is taken for what it says."""
+
+import anyio
+import pytest
+from worker_fakes import FakeSource, Fault, Record, handled, in_virtual_time, now, raising
+
+from fairlane.errors import LeaseLost
+from fairlane.retry import Reject, Retry
+from fairlane.worker import WorkerPool
+
+GONE = ConnectionError("server away")
+
+TOLD = {"ack": "acked", "nack": "nacked", "dead_letter": "dead_lettered"}
+
+
+@pytest.mark.parametrize("fault", [Fault(before=GONE), Fault(after=GONE), Fault(hangs=True)])
+@pytest.mark.parametrize("verb", ["ack", "nack", "dead_letter"])
+def test_settlement_without_an_answer_is_repeated(verb: str, fault: Fault) -> None:
+    handlers = {
+        "ack": handled,
+        "nack": raising(Retry(5)),
+        "dead_letter": raising(Reject("no")),
+    }
+
+    @in_virtual_time
+    async def scenario() -> None:
+        source, record = FakeSource(), Record()
+        source.publish("g")
+        source.faults[verb].extend([fault, fault])
+        async with WorkerPool(source, handlers[verb], on_event=record):
+            await record.until(TOLD[verb])
+        assert "lease_lost" not in record.kinds
+        assert source.calls[verb] >= 2
+
+    scenario()
+
+
+@in_virtual_time
+async def test_settlement_survives_an_outage_shorter_than_the_lease() -> None:
+    source, record = FakeSource(), Record()
+    source.publish("g")
+    source.always["ack"] = Fault(before=GONE)
+
+    async with WorkerPool(source, handled, visibility=30, on_event=record):
+        await record.until("claimed")
+        await anyio.sleep(20)
+        del source.always["ack"]
+        await record.until("acked")
+
+    assert record.kinds == ["claimed", "acked"]
+
+
+@in_virtual_time
+async def test_settlement_is_given_up_with_the_lease() -> None:
+    source, record = FakeSource(), Record()
+    source.publish("g")
+    source.always["ack"] = Fault(before=GONE)
+
+    async with WorkerPool(source, handled, visibility=30, on_event=record):
+        started_at = now()
+        await record.until("unsettled")
+        given_up_at = now()
+        del source.always["ack"]
+        await record.until("acked")
+
+    assert 30 <= given_up_at - started_at <= 32
+
+
+@in_virtual_time
+async def test_refused_settlement_is_a_lost_lease_and_is_not_repeated() -> None:
+    source, record = FakeSource(), Record()
+    source.publish("g")
+
+    async def handle(_: object) -> None:
+        source.take_away("g")
+
+    async with WorkerPool(source, handle, on_event=record):
+        await record.until("lease_lost")
+
+    assert record.kinds == ["claimed", "lease_lost"]
+    assert source.calls["ack"] == 1
+
+
+@in_virtual_time
+async def test_source_may_raise_lease_lost_instead_of_refusing() -> None:
+    source, record = FakeSource(), Record()
+    source.publish("g")
+    source.always["ack"] = Fault(before=LeaseLost("g", 1, 1))
+
+    async with WorkerPool(source, handled, on_event=record):
+        await record.until("lease_lost")
+
+    assert source.calls["ack"] == 1
+
+
+@in_virtual_time
+async def test_fault_of_a_settlement_leaves_the_other_messages_alone() -> None:
+    source, record = FakeSource(), Record()
+    first = source.publish("g")
+    source.faults["ack"].append(Fault(before=TypeError("a bug")))
+    second = source.publish("h")
+
+    async with WorkerPool(source, handled, on_event=record):
+        await record.until("acked", times=2)
+
+    assert sorted(source.acked) == [first, second]
