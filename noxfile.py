@@ -72,7 +72,9 @@ def install(session: nox.Session) -> None:
     """Run the README's command line for the demo in a fresh copy of the tracked files."""
     tracked = subprocess.check_output(["git", "ls-files", "-z"], cwd=HERE, text=True)
     with tempfile.TemporaryDirectory() as folder:
-        for name in filter(None, tracked.split("\0")):
+        for name in tracked.split("\0"):
+            if not (HERE / name).is_file():
+                continue
             copy = Path(folder, name)
             copy.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(HERE / name, copy)
