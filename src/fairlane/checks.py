@@ -12,6 +12,7 @@ __all__ = (
     "PRIORITIES",
     "Seconds",
     "count",
+    "credit",
     "fraction",
     "group_id",
     "optional_text",

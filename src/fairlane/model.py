@@ -14,7 +14,7 @@ else:
 
     E = TypeVar("E")
 
-__all__ = ("DeadLetter", "Lease", "Message", "RepairReport", "TransportStats")
+__all__ = ("DeadLetter", "Lease", "Message", "RepairReport", "Seen", "TransportStats")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,7 +10,7 @@ from bson.raw_bson import RawBSONDocument
 from fairlane.driver import BSON, RAW_BSON, Document
 from fairlane.errors import PayloadError
 
-__all__ = ("Codec", "Payload")
+__all__ = ("Codec", "Payload", "plain", "stored")
 
 E = TypeVar("E")
 E_co = TypeVar("E_co")

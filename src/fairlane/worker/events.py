@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from fairlane.model import Lease
 
-__all__ = ("EventKind", "Listener", "WorkerEvent")
+__all__ = ("EventKind", "Listener", "Reporter", "WorkerEvent")
 
 logger = logging.getLogger(__name__)
 

@@ -10,7 +10,7 @@ from fairlane.cli.demo.plan import Plan, WorkerPlan
 from fairlane.cli.demo.records import Execution, Journal, now
 from fairlane.errors import FairlaneError
 
-__all__ = ("Fleet",)
+__all__ = ("Fleet", "Worker")
 
 START_TIMEOUT = 60.0
 STOP_TIMEOUT = 8.0
