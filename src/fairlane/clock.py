@@ -30,7 +30,7 @@ class ServerClock:
         self._offset: float | None = None
         self._refresh_at = 0.0
         self._is_refreshing = False
-        self.error = 0.0
+        self.error: float = 0.0
 
     def __call__(self) -> float:
         """Return the server's time in epoch seconds; the local clock's before the first refresh."""

@@ -200,7 +200,7 @@ class Driver:
     def __init__(self, client: Any) -> None:
         self.client = client
         self.kind = _kind_of(client)
-        self.has_cross_collection_bulk = False
+        self.has_cross_collection_bulk: bool = False
         self.on_disconnect: Callable[[], None] = lambda: None
         self._write_concern = _at_least_majority(client.write_concern)
 

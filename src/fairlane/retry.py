@@ -39,7 +39,7 @@ class Retry(Exception):
     """Raised by a handler: deliver this message again, after `delay` seconds if it is given."""
 
     def __init__(self, delay: float | timedelta | None = None) -> None:
-        self.delay = None if delay is None else seconds("delay", delay)
+        self.delay: float | None = None if delay is None else seconds("delay", delay)
         super().__init__("retry" if delay is None else f"retry in {self.delay:g} s")
 
 

@@ -10,7 +10,7 @@ import anyio
 __all__ = ("finish",)
 
 T = TypeVar("T")
-logger = logging.getLogger(__name__)
+logger: logging.Logger = logging.getLogger(__name__)
 
 DEADLINE = 10.0
 

@@ -9,7 +9,7 @@ from fairlane.model import Lease
 
 __all__ = ("EventKind", "Listener", "Reporter", "WorkerEvent")
 
-logger = logging.getLogger(__name__)
+logger: logging.Logger = logging.getLogger(__name__)
 
 EventKind = Literal[
     "claimed",

@@ -23,7 +23,7 @@ class Worker:
     def __init__(self, plan: WorkerPlan, slot: int, log: Path) -> None:
         self.plan = plan
         self.slot = slot
-        self.journal = Journal(Path(plan.journal))
+        self.journal: Journal = Journal(Path(plan.journal))
         self._log = log
         self._process: asyncio.subprocess.Process | None = None
         self._died_at = 0

@@ -6,7 +6,7 @@ before its message is acknowledged. SIGKILL loses nothing that happened before i
 
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from hashlib import blake2b
@@ -21,7 +21,7 @@ __all__ = ("Delivery", "Execution", "Journal", "Outcome", "Recorder", "digest", 
 Outcome = Literal["handled", "failed", "cancelled", "cut"]
 """`cut`: the process died while the handler ran."""
 
-now = time.monotonic_ns
+now: Callable[[], int] = time.monotonic_ns
 """Nanoseconds on a clock that all processes of this machine share."""
 
 

@@ -24,7 +24,7 @@ class Tally:
     def __init__(self) -> None:
         self._seen: set[tuple[str, int]] = set()
         self._handled: set[tuple[str, int]] = set()
-        self.redelivered = 0
+        self.redelivered: int = 0
 
     @property
     def handled(self) -> int:
