@@ -130,7 +130,7 @@ def _bounds(query: Document, rest: Fields) -> tuple[bytes, bytes]:
     field, direction = rest[0]
     low = high = b""
     for op, value in clause.items():
-        if op not in RANGE or not _is_orderly(value):
+        if op not in RANGE or not _is_orderly(value, direction):
             continue
         key = encode_id_key(value) if field == "_id" else encode_value_directed(value, direction)
         if (op in ("$lt", "$lte")) == (direction == 1):
@@ -141,8 +141,13 @@ def _bounds(query: Document, rest: Fields) -> tuple[bytes, bytes]:
     return low or high[:1], high or low[:1]
 
 
-def _is_orderly(value: object) -> bool:
+def _is_orderly(value: object, direction: int) -> bool:
+    """Say whether every key on the right side of the value's key is that of a match.
+
+    Descending keys are inverted byte by byte, which does not turn round a string and its prefix.
+    """
     if isinstance(value, float):
         return not math.isnan(value)
-    kinds = str | int | datetime.datetime | bson.ObjectId
-    return isinstance(value, kinds) and not isinstance(value, bson.Code)
+    if isinstance(value, str):
+        return direction == 1 and not isinstance(value, bson.Code)
+    return isinstance(value, int | datetime.datetime | bson.ObjectId)

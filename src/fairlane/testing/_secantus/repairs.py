@@ -19,6 +19,7 @@ def apply_all() -> None:
     look_up_id_beside_other_clauses()
     claim_one_after_another()
     use_partial_indexes_on_strings()
+    keep_equal_documents_in_ranges()
     prune_retryable_records_in_order()
     ordered.read_in_index_order()
 
@@ -184,6 +185,26 @@ def use_partial_indexes_on_strings() -> None:
         return bool(implies(query, open_clauses))
 
     storage.Storage._query_implies_partial = staticmethod(query_implies_partial)
+
+
+def keep_equal_documents_in_ranges() -> None:
+    """Do not read `{partition: 0, priority: {$gte: 2}}` from an index that goes on after priority.
+
+    The server compares the bound with longer keys and loses the documents with priority 2.
+    """
+    pick = storage.Storage._pick_compound_range_index
+
+    def pick_index(
+        self: Any, db: str, coll: str, filter: Document, *, collation: Any = None
+    ) -> Any:
+        picked = pick(self, db, coll, filter, collation=collation)
+        if picked is None:
+            return None
+        clause = filter[list(picked[1])[len(filter) - 1]]
+        is_inclusive = "$lte" in clause or "$gte" in clause
+        return None if is_inclusive and len(picked[1]) > len(filter) else picked
+
+    storage.Storage._pick_compound_range_index = pick_index
 
 
 def prune_retryable_records_in_order() -> None:
