@@ -11,6 +11,7 @@ from fairlane.errors import (
 )
 from fairlane.model import DeadLetter, Lease, Message, RepairReport, TransportStats
 from fairlane.retry import Backoff, Reject, Retry
+from fairlane.sync import MongoTransport
 from fairlane.transport import AsyncMongoTransport
 from fairlane.worker import WorkerPool
 
@@ -24,6 +25,7 @@ __all__ = (
     "Lease",
     "LeaseLost",
     "Message",
+    "MongoTransport",
     "NotFound",
     "PayloadError",
     "Reject",

@@ -1,0 +1,5 @@
+"""The blocking facades: the asynchronous classes for programs without an event loop."""
+
+from fairlane.sync._transport import MongoTransport
+
+__all__ = ("MongoTransport",)

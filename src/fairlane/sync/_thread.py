@@ -1,0 +1,215 @@
+"""An event loop in a thread of its own, with one asynchronous resource opened in it."""
+
+import asyncio
+import atexit
+import contextlib
+import contextvars
+import logging
+import os
+import threading
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
+from typing import Any, Generic, TypeVar
+
+from fairlane.errors import ConfigurationError, FairlaneError
+from fairlane.sync._call import Call, Outcome
+from fairlane.sync._loop import Loop
+
+__all__ = ("LoopThread",)
+
+T = TypeVar("T")
+R = TypeVar("R")
+logger = logging.getLogger(__name__)
+
+TIDY_UP = 1.0
+"""Seconds for which an interrupted call may give back what it holds before it raises."""
+
+AT_EXIT = 2.0
+"""Seconds for which the end of the interpreter waits."""
+
+
+class LoopThread(Generic[T]):
+    """Opens a resource, runs calls on it, and closes it, all in the loop of one thread.
+
+    The thread is a daemon and never keeps a program alive; at interpreter exit it is stopped in
+    order. It belongs to one process: a forked child has not got the thread, and must not touch its
+    connections.
+    """
+
+    def __init__(self, name: str, enter: Callable[[], AbstractAsyncContextManager[T]]) -> None:
+        self._name = name
+        self._enter = enter
+        self._pid = os.getpid()
+        self._opening: Outcome[T] = Outcome()
+        # Reentrant: a signal handler or a finalizer may come in while its thread holds it.
+        self._lock = threading.RLock()
+        self._calls: set[Call[Any]] = set()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._main: asyncio.Task[None] | None = None
+        self._stop = asyncio.Event()
+        self._is_stopping = False
+        self._grace = 0.0
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+
+    @property
+    def is_mine(self) -> bool:
+        """Whether this is the process that it was started in."""
+        return os.getpid() == self._pid
+
+    @property
+    def is_usable(self) -> bool:
+        return not self._is_stopping
+
+    def start(self) -> None:
+        """Begin to open the resource."""
+        try:
+            self._thread.start()
+        except BaseException:  # no thread to be had, or a signal: nobody will wait for this one
+            self.retire()
+            raise
+
+    def opened(self) -> T:
+        """Wait until the resource is open and return it, or raise what opening it raised."""
+        self._opening.wait()
+        return self._got(self._opening)
+
+    def call(self, verb: Callable[[T], Awaitable[R]]) -> R:
+        """Run a coroutine on the opened resource and wait for its outcome.
+
+        Whatever a signal handler raises meanwhile cancels it.
+        """
+        call = self._made(verb)
+        try:
+            self._submit(call)
+            call.outcome.wait()
+        except BaseException:
+            self._abandon(call)
+            raise
+        return self._got(call.outcome)
+
+    def post(self, verb: Callable[[T], Awaitable[object]]) -> None:
+        """Run a coroutine without waiting for it, if that can still be done."""
+        with contextlib.suppress(FairlaneError):
+            self._submit(self._made(verb))
+
+    def retire(self, *, grace: float = 0.0) -> None:
+        """Begin to stop, without waiting: calls may go on for `grace` seconds, then are cancelled.
+
+        The resource is closed last.
+        """
+        if not self.is_mine:
+            return
+        with self._lock:
+            if not self._is_stopping:
+                self._is_stopping = True
+                self._grace = grace
+                self._tell(self._end)
+
+    def join(self, timeout: float) -> bool:
+        """Wait up to `timeout` seconds for the end; return whether it has come."""
+        if self.is_mine and self._thread.is_alive():
+            self._thread.join(timeout)
+            return not self._thread.is_alive()
+        return True
+
+    def _got(self, outcome: Outcome[R]) -> R:
+        try:
+            return outcome.get()
+        except asyncio.CancelledError:
+            raise FairlaneError(
+                f"the call was cancelled: this {self._name} was closed meanwhile"
+            ) from None
+
+    def _exit(self) -> None:
+        self.retire()
+        self.join(AT_EXIT)
+
+    def _made(self, verb: Callable[[T], Awaitable[R]]) -> Call[R]:
+        return Call(lambda: verb(self._opening.get()), self._forget)
+
+    def _submit(self, call: Call[Any]) -> None:
+        if not self.is_mine:
+            raise ConfigurationError(
+                "this was begun before a fork, on connections of the parent process; "
+                "begin it again in this process"
+            )
+        context = contextvars.copy_context()
+        # Together, so that nothing is submitted after `_end`: no one would wake its thread.
+        with self._lock:
+            if self._is_stopping:
+                raise FairlaneError(f"this {self._name} is closed; make a new one")
+            self._calls.add(call)
+            self._tell(call.begin, context)
+
+    def _abandon(self, call: Call[Any]) -> None:
+        with self._lock:
+            if call not in self._calls:
+                return
+            self._tell(call.cancel)
+        call.outcome.wait_up_to(TIDY_UP)
+
+    def _tell(
+        self, callback: Callable[[], object], context: contextvars.Context | None = None
+    ) -> None:
+        if self._loop is not None:
+            with contextlib.suppress(RuntimeError):  # it has just ended; `_over` is about to run
+                self._loop.call_soon_threadsafe(callback, context=context)
+
+    def _forget(self, call: Call[Any]) -> None:
+        with self._lock:
+            self._calls.discard(call)
+        call.outcome.publish()
+
+    def _run(self) -> None:
+        try:
+            with asyncio.Runner(loop_factory=Loop) as runner:
+                runner.run(self._live())
+        except BaseException as error:
+            if self._opening.is_known:
+                logger.warning("the event loop of a %s failed", self._name, exc_info=True)
+            else:
+                self._opening.fail(error)
+        finally:
+            self._over()
+
+    async def _live(self) -> None:
+        with self._lock:
+            if self._is_stopping:
+                return
+            self._loop = asyncio.get_running_loop()
+            self._main = asyncio.current_task()
+        async with self._enter() as resource:
+            self._opening.succeed(resource)
+            self._opening.publish()
+            atexit.register(self._exit)
+            await self._stop.wait()
+            await self._drain()
+
+    def _end(self) -> None:
+        self._stop.set()
+        if self._main is not None and not self._opening.is_known:
+            self._main.cancel()
+
+    async def _drain(self) -> None:
+        """Let calls finish, then cancel those left and let them give back what they hold.
+
+        How long that may take is limited where they are shielded.
+        """
+        running = {call.task for call in self._calls if call.task is not None}
+        if running:
+            _, running = await asyncio.wait(running, timeout=self._grace)
+        for task in running:
+            task.cancel()
+        if running:
+            await asyncio.wait(running)
+
+    def _over(self) -> None:
+        """Leave nobody waiting, whatever happened in the loop."""
+        atexit.unregister(self._exit)
+        with self._lock:
+            self._is_stopping = True
+            self._loop = None
+            left, self._calls = self._calls, set()
+        self._opening.publish()
+        for call in left:
+            call.outcome.publish()

@@ -1,0 +1,160 @@
+"""`MongoTransport`: the grouped transport for programs without an event loop."""
+
+from collections.abc import Iterable, Iterator
+from typing import Any, Generic, Self, TypeVar
+
+from fairlane.checks import Seconds
+from fairlane.lease.commands import Order
+from fairlane.model import DeadLetter, Lease, Message, RepairReport, TransportStats
+from fairlane.sync._facade import Facade
+from fairlane.transport import AsyncMongoTransport
+
+__all__ = ("MongoTransport",)
+
+E = TypeVar("E")
+
+
+class MongoTransport(Facade[AsyncMongoTransport[E]], Generic[E]):
+    """`AsyncMongoTransport` with the same verbs, blocking; see there for what each guarantees.
+
+    One instance serves any number of threads. It keeps an event loop in a thread of its own, with
+    a client of its own, opened by the first call. A forked child opens its own. Interrupted by
+    Ctrl-C, a call is cancelled: a claim gives back what it leased, and what had to be finished has
+    been, or will be soon.
+
+    Args:
+        factory: called without arguments in that loop; returns an awaitable or an asynchronous
+            context manager that opens an `AsyncMongoTransport`, as its `from_url` does. It is
+            called again after a failed opening, and in a forked child.
+
+    Raises:
+        ConfigurationError: from any method called while an event loop runs in the thread.
+        FairlaneError: from any method after `close()`.
+
+    Example:
+        >>> with MongoTransport.from_url("mongodb://localhost:27017", "app") as transport:
+        ...     transport.publish("order-42", {"kind": "paid"})
+
+    Source: design section 8.
+    """
+
+    _kind = AsyncMongoTransport
+
+    @classmethod
+    def from_url(
+        cls,
+        url: str,
+        db_name: str = "fairlane",
+        *,
+        driver: str = "motor",
+        connect_timeout: Seconds = 10.0,
+        **options: Any,
+    ) -> Self:
+        """Open a client in a loop of its own. Arguments as `AsyncMongoTransport.from_url`.
+
+        Raises:
+            ServerUnreachable: no server answered in time; the address is named, the password not.
+            ConfigurationError: bad URL, option, driver or credentials, or a running event loop.
+        """
+        transport = cls(
+            lambda: AsyncMongoTransport.from_url(
+                url, db_name, driver=driver, connect_timeout=connect_timeout, **options
+            )
+        )
+        return transport.__enter__()
+
+    @property
+    def strategy(self) -> str:
+        """How groups are claimed on this server."""
+        return self._open().opened().strategy
+
+    def publish(
+        self, group_id: str, event: E, priority: int = 0, *, message_id: str | None = None
+    ) -> int:
+        """Add a message to the end of a group and return its sequence number."""
+        return self._call(lambda t: t.publish(group_id, event, priority, message_id=message_id))
+
+    def publish_many(self, items: Iterable[tuple[str, E] | tuple[str, E, int]]) -> list[int]:
+        """Publish `(group_id, event)` or `(group_id, event, priority)` in order."""
+        held = list(items)  # here: the caller's iterator may belong to its thread
+        return self._call(lambda t: t.publish_many(held))
+
+    def claim(
+        self,
+        worker_id: str,
+        visibility: Seconds = 30.0,
+        min_priority: int = 0,
+        *,
+        order: Order = "fair",
+        batch: int = 1,
+    ) -> Lease[E] | None:
+        """Lease the group that has waited longest and return its oldest message, or None."""
+        return self._call(
+            lambda t: t.claim(worker_id, visibility, min_priority, order=order, batch=batch)
+        )
+
+    def claim_many(
+        self, worker_id: str, n: int, visibility: Seconds = 30.0, min_priority: int = 0
+    ) -> list[Lease[E]]:
+        """Lease up to `n` distinct groups, as `n` calls of `claim` would."""
+        return self._call(lambda t: t.claim_many(worker_id, n, visibility, min_priority))
+
+    def ack(self, lease: Lease[E]) -> bool:
+        """Settle the message: it is done. Returns False if the lease is no longer held."""
+        return self._call(lambda t: t.ack(lease))
+
+    def ack_many(self, leases: Iterable[Lease[E]]) -> list[bool]:
+        """Settle each lease as `ack` does and return the results in order."""
+        held = list(leases)
+        return self._call(lambda t: t.ack_many(held))
+
+    def nack(self, lease: Lease[E], delay: Seconds = 0.0, *, error: str | None = None) -> bool:
+        """Give the message back for another attempt, after `delay` seconds. Returns as `ack`."""
+        return self._call(lambda t: t.nack(lease, delay, error=error))
+
+    def extend(self, lease: Lease[E], visibility: Seconds = 30.0) -> Lease[E]:
+        """Hold the lease for `visibility` seconds from now; raises `LeaseLost` if it is lost."""
+        return self._call(lambda t: t.extend(lease, visibility))
+
+    def release(self, lease: Lease[E]) -> bool:
+        """Give the group back at once without counting the attempt. Returns as `ack`."""
+        return self._call(lambda t: t.release(lease))
+
+    def dead_letter(self, lease: Lease[E], reason: str) -> bool:
+        """Settle the message by moving it to the dead letters, with why. Returns as `ack`."""
+        return self._call(lambda t: t.dead_letter(lease, reason))
+
+    def dead_letters(self, group_id: str | None = None) -> Iterator[DeadLetter[E]]:
+        """Iterate over the dead letters, oldest message first, of one group or of all.
+
+        They are fetched as the iteration goes on. It may be left at any point.
+        """
+        return self._iterate(lambda t: t.dead_letters(group_id))
+
+    def redrive(self, *, group_id: str | None = None, seq: int | None = None) -> int:
+        """Publish dead letters again, at the end of their groups; return how many."""
+        return self._call(lambda t: t.redrive(group_id=group_id, seq=seq))
+
+    def peek(self, group_id: str, limit: int = 10) -> list[Message[E]]:
+        """Return the first unsettled messages of a group without leasing it."""
+        return self._call(lambda t: t.peek(group_id, limit))
+
+    def stats(self) -> TransportStats:
+        """Count groups, messages and dead letters; exact when nothing moves meanwhile."""
+        return self._call(lambda t: t.stats())
+
+    def repair(self) -> RepairReport:
+        """Make messages claimable whose publisher died half-way, and finish half-done work."""
+        return self._call(lambda t: t.repair())
+
+    def ensure_indexes(self) -> None:
+        """Create missing indexes; safe from many processes at once."""
+        self._call(lambda t: t.ensure_indexes())
+
+    def clear(self) -> None:
+        """Delete all messages, groups and dead letters. Sequence numbers go on growing."""
+        self._call(lambda t: t.clear())
+
+    def drop(self) -> None:
+        """Drop the collections. Sequence numbers and epochs begin anew afterwards."""
+        self._call(lambda t: t.drop())
