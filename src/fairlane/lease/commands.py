@@ -132,6 +132,7 @@ def readied(
     """Make the group claimable if it is new; a leased or parked group stays where it is.
 
     Race: `version` grows with every publish, which makes a concurrent removal miss (`drained`).
+    `epoch` is lifted, not set: a lock made by a publish that others had overtaken catches up.
     """
     return {
         "$inc": {"version": Int64(messages)},
@@ -141,7 +142,7 @@ def readied(
             "priority": priority,
             "partition": partition,
             "attempts": 0,
-            "epoch": Int64(seq * EPOCH_STEP),
             "done": [],
         },
+        "$max": {"epoch": Int64(seq * EPOCH_STEP)},
     }

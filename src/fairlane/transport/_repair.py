@@ -18,6 +18,17 @@ GRACE = 5.0
 LATE = 60.0
 """Seconds by which a message may be inserted late and still be seen: so far the watermark lags."""
 
+HEADS: list[Document] = [
+    {"$sort": {"group_id": 1, "_id": 1}},
+    {
+        "$group": {
+            "_id": "$group_id",
+            "published_at": {"$first": "$published_at"},
+            "priority": {"$first": "$priority"},
+        }
+    },
+]
+
 ADOPT = [
     {
         "$set": {
@@ -48,11 +59,11 @@ class Repairer:
         self._burial = burial
         self._dead = dead
 
-    async def repair(self) -> RepairReport:
-        """Look at the messages behind the watermark; costs nothing for older ones."""
+    async def repair(self, *, full: bool) -> RepairReport:
+        """Look at the messages after the watermark, or at the first one of every group."""
         adopted = await self._adopt()
         finished = await self._burial.complete_all() + await self._dead.complete_redrives()
-        examined, repaired = await self._relock()
+        examined, repaired = await (self._relock_all() if full else self._relock_recent())
         return RepairReport(
             examined=examined, repaired=repaired, adopted=adopted, finished=finished
         )
@@ -65,20 +76,32 @@ class Repairer:
         """
         return await self._store.locks.update_many({"partition": None}, ADOPT)
 
-    async def _relock(self) -> tuple[int, int]:
+    async def _relock_recent(self) -> tuple[int, int]:
         examined = repaired = 0
-        mark = await self._store.counters.find_one({"_id": "repair"})
-        seq = settled = 0 if mark is None else mark["seq"]
+        stored = await self._store.counters.find_one({"_id": "repair"})
+        seq = mark = watermark = 0 if stored is None else stored["seq"]
         while True:
             page = await self._page(seq)
             repaired += await self._ready_unlocked(page.groups)
             examined += page.examined
-            seq, settled = page.last_seq, max(settled, page.settled_seq)
+            if watermark == seq:  # so far every page was settled to its end
+                watermark = page.settled_seq
+            seq = page.last_seq
             if not page.is_full:
                 break
-        if mark is None or settled > mark["seq"]:
-            await self._store.counters.upsert([({"_id": "repair"}, {"$max": {"seq": settled}})])
+        if watermark > mark:
+            await self._store.counters.upsert([({"_id": "repair"}, {"$max": {"seq": watermark}})])
         return examined, repaired
+
+    async def _relock_all(self) -> tuple[int, int]:
+        latest = await self._store.now() - GRACE
+        repaired = 0
+        heads = await self._store.messages.aggregate(HEADS)
+        due = [head for head in heads if (head["published_at"] or 0.0) <= latest]
+        for start in range(0, len(due), PAGE):
+            page = {head["_id"]: head for head in due[start : start + PAGE]}
+            repaired += await self._ready_unlocked(page)
+        return len(heads), repaired
 
     async def _page(self, after: int) -> Page:
         now = await self._store.now()
@@ -98,21 +121,25 @@ class Repairer:
             {"_id": {"$in": names}}, sort=[("_id", 1)], fields={"_id": 1}
         )
         locked = {lock["_id"] async for lock in locks}
-        writes = [self._ready(name, groups[name]) for name in names if name not in locked]
-        if writes:
-            await self._store.locks.upsert(writes)
-        return len(writes)
+        unlocked = [name for name in names if name not in locked]
+        if unlocked:
+            # The messages' own numbers may be older than a life that has begun and ended since.
+            first = await self._store.reserve(len(unlocked))
+            await self._store.locks.upsert(
+                [self._ready(name, groups[name], seq) for seq, name in enumerate(unlocked, first)]
+            )
+        return len(unlocked)
 
-    def _ready(self, group_id: str, message: Document) -> Upsert:
+    def _ready(self, group_id: str, message: Document, seq: int) -> Upsert:
         """Return what publish would have done.
 
         Race: the publish is still alive and readies the group too: that is the same upsert, and a
         group that was drained meanwhile gets a lock without messages, which the next claim removes.
         """
         return {"_id": group_id}, commands.readied(
-            seq=int(message["_id"]),
+            seq=seq,
             messages=1,
-            priority=message.get("priority", 0),
+            priority=message.get("priority") or 0,
             partition=self._store.partition_of(group_id),
             available_at=0.0,
         )

@@ -338,14 +338,18 @@ class AsyncMongoTransport(Generic[E]):
         await self._store.ready()
         return await self._view.stats()
 
-    async def repair(self) -> RepairReport:
+    async def repair(self, *, full: bool = False) -> RepairReport:
         """Make messages claimable whose publisher died half-way, and finish other half-done work.
 
-        Looks only at messages published since shortly before the last repair. Safe at any time and
-        from many processes; a worker pool runs it in the background.
+        Looks only at messages published since a minute before the last repair. Safe at any time
+        and from many processes; a worker pool runs it in the background.
+
+        Args:
+            full: look at every group. Finds also what a publisher left that stood still for more
+                than a minute before it died; costs as much as there are groups with messages.
         """
         await self._store.ready()
-        return await self._repairer.repair()
+        return await self._repairer.repair(full=full)
 
     async def ensure_indexes(self) -> None:
         """Create missing indexes; safe from many processes at once.
