@@ -25,7 +25,11 @@ class Kept:
             text=True,
             start_new_session=True,  # Ctrl-C is for the tests; they end the server themselves
         )
-        self.folder = Path(self._read().removeprefix("folder "))
+        try:
+            self.folder = Path(self._read().removeprefix("folder "))
+        except BaseException:
+            self.close()
+            raise
 
     def start(self, port: int) -> int:
         """Start the server, after the end of a running one; return its pid."""
@@ -56,9 +60,8 @@ class Kept:
 
     def close(self) -> None:
         """End the server and the keeper, and remove the folder."""
-        if self._keeper.poll() is None:
-            self._write("quit")
-        # The pipe's end alone would not do: a forked child may hold a copy.
+        with contextlib.suppress(FairlaneError):  # the keeper is gone already
+            self._write("quit")  # the pipe's end alone would not do: a forked child may hold a copy
         try:
             self._keeper.wait(QUIT_SECONDS)
         finally:

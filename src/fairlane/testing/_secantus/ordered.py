@@ -28,13 +28,24 @@ def read_in_index_order() -> None:
             rows = _first(self, db, coll, filter or {}, options)
         if rows is None:
             return find_matching(self, db, coll, filter, **options)
-        if options.get("projection"):
-            return storage.apply_projection_batch(
-                rows, options["projection"], filter, metas=None, has_sort=bool(options.get("sort"))
-            )
-        return rows
+        return _projected(self, db, coll, filter or {}, rows, options)
 
     storage.Storage.find_matching = find
+
+
+def _projected(
+    store: Any, db: str, coll: str, query: Document, rows: list[Document], options: Document
+) -> list[Document]:
+    projection, sort = options.get("projection"), options.get("sort")
+    if not projection:
+        return rows
+    metas = store._projection_metas(
+        db, coll, rows, projection, query, sort, options.get("hint"), None
+    )
+    projected: list[Document] = storage.apply_projection_batch(
+        rows, projection, query, metas=metas, has_sort=bool(sort)
+    )
+    return projected
 
 
 def _is_plain(db: str, coll: str, options: Document) -> bool:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import bson
-from secantus import storage
+from secantus import deadline, storage
 
 from fairlane.testing._secantus.plans import ID_INDEX, Document, Plan
 
@@ -39,6 +39,7 @@ class Matching:
                 )
 
     def _if_match(self, blob: bytes) -> Iterator[Document]:
+        deadline.check()  # of maxTimeMS
         document = bson.decode(blob)
         if storage.matches(document, self.query, vars=self.let, collation=None):
             yield document
