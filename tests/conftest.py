@@ -5,15 +5,46 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
-from fairlane import AsyncMongoTransport
+from fairlane import AsyncMongoTransport, Lease
 from fairlane.testing import ManualClock
 from motor.motor_asyncio import AsyncIOMotorClient
 from pymongo import AsyncMongoClient
+from pymongo.errors import OperationFailure
+from pymongo.monitoring import (
+    CommandFailedEvent,
+    CommandListener,
+    CommandStartedEvent,
+    CommandSucceededEvent,
+)
 
 DRIVERS = {"motor": AsyncIOMotorClient, "pymongo": AsyncMongoClient}
 
 Transport = AsyncMongoTransport[Any]
 MakeTransport = Callable[..., Transport]
+Claim = Callable[..., Awaitable[Lease[Any]]]
+Snapshot = Callable[[], Awaitable[dict[str, list[Any]]]]
+
+
+class CommandLog(CommandListener):
+    """The commands that a client sent, without those of connecting and monitoring."""
+
+    def __init__(self) -> None:
+        self._names: list[str] = []
+
+    def started(self, event: CommandStartedEvent) -> None:
+        if event.database_name != "admin" or event.command_name == "bulkWrite":
+            self._names.append(event.command_name)
+
+    def succeeded(self, event: CommandSucceededEvent) -> None:
+        """Count a command when it is sent, whatever becomes of it."""
+
+    def failed(self, event: CommandFailedEvent) -> None:
+        """Count a command when it is sent, whatever becomes of it."""
+
+    def take(self) -> list[str]:
+        """Return the names of the commands since the last call, in order."""
+        names, self._names = self._names, []
+        return names
 
 
 @pytest.fixture(params=sorted(DRIVERS))
@@ -50,8 +81,19 @@ async def closed(client: Any) -> None:
 
 
 @pytest.fixture
-def client(connect: Callable[..., Any], driver: str) -> Any:
-    return connect(driver)
+def command_log() -> CommandLog:
+    return CommandLog()
+
+
+@pytest.fixture
+def client(connect: Callable[..., Any], driver: str, command_log: CommandLog) -> Any:
+    return connect(driver, event_listeners=[command_log])
+
+
+@pytest.fixture
+def database(client: Any, db_name: str) -> Any:
+    """The test's database as the driver shows it, for a look behind the transport."""
+    return client.get_database(db_name)
 
 
 @pytest.fixture
@@ -72,3 +114,50 @@ def make_transport(client: Any, db_name: str, clock: ManualClock) -> MakeTranspo
 @pytest.fixture
 def transport(make_transport: MakeTransport) -> Transport:
     return make_transport()
+
+
+@pytest.fixture
+def claim(transport: Transport) -> Claim:
+    """Claim where a group is due: the lease is never None."""
+
+    async def claimed(worker_id: str = "w1", visibility: float = 30, **options: Any) -> Lease[Any]:
+        lease = await transport.claim(worker_id, visibility, **options)
+        assert lease is not None, "no group was due"
+        return lease
+
+    return claimed
+
+
+@pytest.fixture
+def snapshot(database: Any) -> Snapshot:
+    """Return every document of the test's database, to tell that nothing changed."""
+
+    async def documents() -> dict[str, list[Any]]:
+        names = sorted(await database.list_collection_names())
+        return {name: await database[name].find().sort("_id", 1).to_list(None) for name in names}
+
+    return documents
+
+
+@pytest.fixture
+async def fail_command(connect: Callable[..., Any]) -> AsyncIterator[Callable[..., Any]]:
+    """Return a coroutine function that makes the server fail commands; skip where it cannot."""
+    admin = connect("motor").get_database("admin")
+    is_on = False
+
+    async def fail(*commands: str, mode: Any = None, **data: Any) -> None:
+        nonlocal is_on
+        try:
+            await admin.command(
+                "configureFailPoint",
+                "failCommand",
+                mode=mode or {"times": 1},
+                data={"failCommands": list(commands), **data},
+            )
+        except OperationFailure as error:
+            pytest.skip(f"the server has no failpoints: {error.details}")
+        is_on = True
+
+    yield fail
+    if is_on:
+        await admin.command("configureFailPoint", "failCommand", mode="off")
