@@ -26,7 +26,9 @@ def test_workers_are_shared_out_over_the_processes(workers: int, processes: int,
 
 
 def test_fewer_workers_than_processes_are_refused():
-    with pytest.raises(ConfigurationError, match="1 workers cannot fill 2 processes"):
+    with pytest.raises(
+        ConfigurationError, match=r"workers must be at least processes \(2\), not 1"
+    ):
         Plan(events=stream("a"), workers=1, processes=2)
 
 

@@ -9,9 +9,10 @@ from fairlane.cli.demo.command import demo
 
 __all__ = ("app",)
 
-app = typer.Typer(
+app: typer.Typer = typer.Typer(
     help="FIFO message groups on the MongoDB you already run.",
     no_args_is_help=True,
+    rich_markup_mode="markdown",
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
@@ -24,7 +25,7 @@ def _show_version(is_asked: bool) -> None:
 
 
 @app.callback()
-def fairlane(
+def _fairlane(
     version: Annotated[
         bool,
         typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version."),

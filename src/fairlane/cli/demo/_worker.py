@@ -22,8 +22,8 @@ from fairlane.worker import WorkerPool
 __all__ = ("main",)
 
 STDIN = 0
-DRAIN_TIMEOUT = 5.0
-LONGEST_GOODBYE = 10.0
+DRAIN_TIMEOUT = 4.0
+LONGEST_GOODBYE = 6.0
 
 
 class DeliberateFailure(Exception):

@@ -46,7 +46,7 @@ class BadLines(BadInput):
 
     def __init__(self, source: str, problems: list[tuple[int, str]]) -> None:
         self.problems = problems
-        shown = [f"  line {number} {what}" for number, what in problems[:SHOWN_PROBLEMS]]
+        shown = [f"  line {number}: {what}" for number, what in problems[:SHOWN_PROBLEMS]]
         if hidden := len(problems) - len(shown):
             shown.append(f"  ... and {hidden} more")
         noun = "bad line" if len(problems) == 1 else "bad lines"
@@ -97,7 +97,7 @@ def parse_events(lines: Iterable[bytes], *, source: str, limit: int | None = Non
 def _numbered(lines: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
     for number, line in enumerate(lines, start=1):
         content = line.removeprefix(BYTE_ORDER_MARK) if number == 1 else line
-        if content.strip():
+        if content := content.strip():
             yield number, content
 
 
@@ -120,16 +120,16 @@ def _decode(line: bytes) -> Json:
     try:
         value: Json = json.loads(line.decode(), parse_constant=_refuse, parse_float=_finite)
     except UnicodeDecodeError as error:
-        raise ValueError(f"is not UTF-8: {error.reason} at byte {error.start + 1}") from error
+        raise ValueError(f"not UTF-8: {error.reason} at byte {error.start + 1}") from error
     except json.JSONDecodeError as error:
-        raise ValueError(f"is not JSON: {error.msg} at column {error.colno}") from error
+        raise ValueError(f"not JSON: {error.msg} at column {error.colno}") from error
     except RecursionError as error:
-        raise ValueError("is nested too deeply") from error
+        raise ValueError("nested too deeply") from error
     return value
 
 
 def _refuse(constant: str) -> Json:
-    raise ValueError(f"is not JSON: {constant} is not a JSON value")
+    raise ValueError(f"not JSON: {constant} is not a JSON value")
 
 
 def _finite(number: str) -> float:

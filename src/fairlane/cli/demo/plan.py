@@ -50,8 +50,7 @@ class Plan:
     def __post_init__(self) -> None:
         if self.workers < self.processes:
             raise ConfigurationError(
-                f"{self.workers} workers cannot fill {self.processes} processes: "
-                "give at least one worker for each process"
+                f"workers must be at least processes ({self.processes}), not {self.workers}"
             )
 
     @property

@@ -117,6 +117,8 @@ def table(result: Report, left: Leftovers) -> Table:
     rows.add_section()
     for name, broken, promise in _promises(result, left):
         rows.add_row(name, f"{broken:,}", "[red]BROKEN[/]" if broken else f"[green]ok[/] {promise}")
+    rows.add_section()
+    rows.add_row("verdict", "[green]ok[/]" if result.ok else "[red]BROKEN[/]", result.server)
     return rows
 
 

@@ -10,7 +10,6 @@ from fairlane.cli.demo.fleet import Fleet
 from fairlane.cli.demo.plan import Plan
 from fairlane.cli.demo.publishing import Publishing
 from fairlane.cli.demo.records import Execution
-from fairlane.cli.demo.report import Leftovers
 
 __all__ = ("Stage", "Tally")
 
@@ -58,7 +57,7 @@ class Stage:
         self._display = display
         self._tally = Tally()
         self._has_killed = not plan.is_killing
-        self._published = 0
+        self._done = 0
         self._moved_at = time.monotonic()
 
     async def play(self) -> None:
@@ -90,14 +89,13 @@ class Stage:
 
     def _look(self) -> None:
         self._fleet.check_alive()
-        ended = self._fleet.poll()
-        published = len(self._publishing.published)
-        if ended or published > self._published:
+        self._tally.add(self._fleet.poll())
+        published, handled = len(self._publishing.published), self._tally.handled
+        if published + handled > self._done:
             self._moved_at = time.monotonic()
-        self._tally.add(ended)
-        self._published = published
+        self._done = published + handled
         self._display.show(
-            published=published, handled=self._tally.handled, redelivered=self._tally.redelivered
+            published=published, handled=handled, redelivered=self._tally.redelivered
         )
 
     async def _kill_one(self) -> None:
@@ -113,6 +111,7 @@ class Stage:
         """Wait until the database is empty: a killed acknowledgement is repeated by others."""
         patience = 5.0 + 2 * self._plan.visibility
         for _ in range(round(patience / CLEAN_UP_TICK)):
-            if await self._database.leftovers() == Leftovers():
+            left = await self._database.leftovers()
+            if not left.messages and not left.locks:
                 return
             await asyncio.sleep(CLEAN_UP_TICK)

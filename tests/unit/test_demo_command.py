@@ -1,0 +1,158 @@
+"""The command line of `fairlane demo`: what is refused at once, and how everything ends."""
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+from typer.testing import Result as Run
+
+import fairlane
+from fairlane.cli.app import app
+from fairlane.cli.demo import command
+from fairlane.cli.demo.check import Breach, Verdict
+from fairlane.cli.demo.plan import DriverName, Plan
+from fairlane.cli.demo.report import Leftovers, Report
+from fairlane.cli.demo.run import Result
+from fairlane.errors import ConfigurationError, ServerUnreachable
+
+REPORT = Report(
+    published=2,
+    processed=2,
+    groups=1,
+    out_of_order=0,
+    overlapping=0,
+    lost=0,
+    redelivered=0,
+    dead=0,
+    workers=64,
+    processes=2,
+    seconds=1.0,
+    publish_per_s=2.0,
+    process_per_s=2.0,
+    p50_ms=1.0,
+    p95_ms=1.0,
+    p99_ms=1.0,
+    server="a server",
+    driver=DriverName.MOTOR,
+    ok=True,
+)
+
+
+def invoke(*arguments: str) -> Run:
+    return CliRunner().invoke(app, ["demo", *arguments], env={"FAIRLANE_URL": None})
+
+
+class Conductor:
+    """Stands in for the run: notes the plan, then does as it is told."""
+
+    def __init__(self) -> None:
+        self.plan: Plan | None = None
+        self.report = REPORT
+        self.breaches: tuple[Breach, ...] = ()
+        self.error: BaseException | None = None
+
+    async def __call__(self, plan: Plan, display: object) -> Result:
+        self.plan = plan
+        if self.error is not None:
+            raise self.error
+        verdict = Verdict(
+            processed=2, redelivered=0, ended_at=0, latencies=(), breaches=self.breaches
+        )
+        return Result(report=self.report, verdict=verdict, left=Leftovers())
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch) -> Conductor:
+    conductor = Conductor()
+    monkeypatch.setattr(command, "run", conductor)
+    return conductor
+
+
+def test_defaults_are_64_workers_in_2_processes_with_a_kill_on_motor(run: Conductor) -> None:
+    invoke()
+    plan = run.plan
+    assert plan is not None
+    assert (plan.workers, plan.processes, plan.driver, plan.url) == (64, 2, "motor", None)
+    assert plan.is_killing
+
+
+def test_options_reach_the_plan(run: Conductor, tmp_path: Path) -> None:
+    events = tmp_path / "events.jsonl"
+    events.write_text('{"group": "a", "event": 1}\n' * 9)
+    arguments = "--no-kill --workers 3 --processes 1 --driver pymongo --limit 4 --url mongodb://h"
+    invoke("--input", str(events), *arguments.split())
+    plan = run.plan
+    assert plan is not None
+    assert (plan.workers, plan.processes, plan.driver) == (3, 1, "pymongo")
+    assert (len(plan.events), plan.url, plan.is_killing) == (4, "mongodb://h", False)
+
+
+def test_json_is_all_of_standard_output(run: Conductor) -> None:
+    assert json.loads(invoke("--json").stdout)["server"] == "a server"
+
+
+def test_a_good_run_ends_with_status_0(run: Conductor) -> None:
+    assert invoke().exit_code == 0
+
+
+def test_a_bad_run_ends_with_status_1_and_says_why(run: Conductor) -> None:
+    run.report = Report(**{**json.loads(command.to_json(REPORT)), "ok": False})
+    run.breaches = (Breach(kind="out_of_order", detail="[seq 7]"),) * 12
+    result = invoke("--json")
+    assert result.exit_code == 1
+    assert result.stderr.count("out of order: [seq 7]") == 10
+    assert "... and 2 more" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [
+        (ConfigurationError("odd url"), 2),
+        (ServerUnreachable("no server"), 1),
+        (ExceptionGroup("", [ExceptionGroup("", [ServerUnreachable("no server")])]), 1),
+        (KeyboardInterrupt(), 130),
+    ],
+)
+def test_an_error_is_one_line_and_a_status(
+    run: Conductor, error: BaseException, status: int
+) -> None:
+    run.error = error
+    result = invoke("--json")
+    assert (result.exit_code, result.stdout) == (status, "")
+    assert len(result.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("--workers", "0"),
+        ("--workers", "many"),
+        ("--processes", "0"),
+        ("--limit", "0"),
+        ("--driver", "mysql"),
+        ("--workers", "1"),
+        ("--nonsense",),
+        ("events.jsonl",),
+        ("--input", "no/such/file.jsonl"),
+    ],
+)
+def test_a_wrong_command_line_ends_with_status_2_before_anything_starts(
+    run: Conductor, arguments: tuple[str, ...]
+) -> None:
+    assert (invoke(*arguments).exit_code, run.plan) == (2, None)
+
+
+def test_a_bad_line_ends_with_status_2_and_its_number_before_anything_starts(
+    run: Conductor, tmp_path: Path
+) -> None:
+    events = tmp_path / "events.jsonl"
+    events.write_text('{"group": "a", "event": 1}\n{"group": 1}\n')
+    result = invoke("--input", str(events))
+    assert (result.exit_code, run.plan) == (2, None)
+    assert "line 2: has no event" in result.stderr
+
+
+def test_version_is_shown() -> None:
+    result = CliRunner().invoke(app, ["--version"])
+    assert result.stdout == f"fairlane {fairlane.__version__}\n"
