@@ -6,7 +6,9 @@ Everything else sees a `Driver` and its `Collection`s: a handful of typed verbs,
 
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC
+from itertools import groupby
 from typing import Any, Literal, TypeVar
 from urllib.parse import quote, unquote, urlsplit
 
@@ -16,18 +18,18 @@ from bson.codec_options import CodecOptions, DatetimeConversion
 from bson.raw_bson import RawBSONDocument
 from pymongo import errors as driver_errors
 from pymongo.errors import DuplicateKeyError
-from pymongo.operations import IndexModel, InsertOne, UpdateOne
+from pymongo.operations import DeleteOne, IndexModel, InsertOne, UpdateOne
 from pymongo.read_preferences import ReadPreference
 from pymongo.write_concern import WriteConcern
 
 from fairlane.errors import ConfigurationError, ServerUnreachable
 
-__all__ = ("Collection", "Document", "Driver", "connect")
+__all__ = ("Collection", "Delete", "Document", "Driver", "Insert", "Upsert", "UpsertOne", "connect")
 
 Document = dict[str, Any]
 Kind = Literal["motor", "pymongo", "mongomock"]
 Sort = Sequence[tuple[str, int]]
-Upsert = tuple[Document, Document]
+UpsertOne = tuple[Document, Document]
 T = TypeVar("T")
 
 BSON: CodecOptions[Document] = CodecOptions(
@@ -45,7 +47,8 @@ RAW_BSON: CodecOptions[RawBSONDocument] = CodecOptions(
 )
 MOCK_BSON: CodecOptions[Document] = CodecOptions(tz_aware=True)
 
-CROSS_COLLECTION_BULK_WIRE_VERSION = 25
+CROSS_COLLECTION_BULK_WIRE_VERSION = 25  # MongoDB 8.0
+UNION_WIRE_VERSION = 9  # MongoDB 4.4
 COMMAND_NOT_FOUND = 59
 AUTHENTICATION_FAILED = 18
 UPSERT_TRIES = 5
@@ -138,7 +141,7 @@ class Collection:
         result = await self._run(self._raw.update_many(match, update))
         return int(result.matched_count)
 
-    async def upsert(self, writes: Sequence[Upsert]) -> None:
+    async def upsert(self, writes: Sequence[UpsertOne]) -> None:
         """Apply upserts by `_id`, in order.
 
         Of two that insert at once one is told "duplicate key": the document is there then, so the
@@ -151,7 +154,7 @@ class Collection:
                 continue
         return await self._upsert(writes)
 
-    async def _upsert(self, writes: Sequence[Upsert]) -> None:
+    async def _upsert(self, writes: Sequence[UpsertOne]) -> None:
         if len(writes) == 1 or self._kind == "mongomock":  # mongomock refuses UpdateOne in bulks
             for match, update in writes:
                 await self._run(self._raw.update_one(match, update, upsert=True))
@@ -194,6 +197,56 @@ class Collection:
         await self._run(self._raw.drop())
 
 
+@dataclass(frozen=True, slots=True)
+class Insert:
+    """Insert a document. Raises `DuplicateKeyError` if a key of it is taken."""
+
+    collection: Collection
+    document: Mapping[str, Any]
+
+    def model(self) -> InsertOne[Any]:
+        return InsertOne(self.document, namespace=self.collection.namespace)
+
+    @staticmethod
+    async def apply(run: "Sequence[Insert]") -> None:
+        await run[0].collection.insert([write.document for write in run])
+
+
+@dataclass(frozen=True, slots=True)
+class Upsert:
+    """Update the document with this `_id`, or make it. May be applied again."""
+
+    collection: Collection
+    match: Document
+    update: Document
+
+    def model(self) -> UpdateOne:
+        return UpdateOne(self.match, self.update, upsert=True, namespace=self.collection.namespace)
+
+    @staticmethod
+    async def apply(run: "Sequence[Upsert]") -> None:
+        await run[0].collection.upsert([(write.match, write.update) for write in run])
+
+
+@dataclass(frozen=True, slots=True)
+class Delete:
+    """Delete a document, if it matches."""
+
+    collection: Collection
+    match: Document
+
+    def model(self) -> DeleteOne:
+        return DeleteOne(self.match, namespace=self.collection.namespace)
+
+    @staticmethod
+    async def apply(run: "Sequence[Delete]") -> None:
+        for write in run:
+            await write.collection.delete_one(write.match)
+
+
+Write = Insert | Upsert | Delete
+
+
 class Driver:
     """An injected client, whichever of the supported drivers it is from."""
 
@@ -201,6 +254,7 @@ class Driver:
         self.client = client
         self.kind = _kind_of(client)
         self.has_cross_collection_bulk: bool = False
+        self.has_union: bool = False
         self.on_disconnect: Callable[[], None] = lambda: None
         self._write_concern = _at_least_majority(client.write_concern)
 
@@ -226,9 +280,9 @@ class Driver:
         if self.kind == "mongomock":
             return None
         reply = await self._hello()
-        self.has_cross_collection_bulk = (
-            reply.get("maxWireVersion", 0) >= CROSS_COLLECTION_BULK_WIRE_VERSION
-        )
+        wire_version = reply.get("maxWireVersion", 0)
+        self.has_cross_collection_bulk = wire_version >= CROSS_COLLECTION_BULK_WIRE_VERSION
+        self.has_union = wire_version >= UNION_WIRE_VERSION
         return float(reply["localTime"].timestamp())
 
     async def _hello(self) -> Document:
@@ -241,29 +295,42 @@ class Driver:
             reply = await admin.command("isMaster")
         return reply
 
-    async def insert_then_upsert(
+    async def find_and_one(
         self,
-        into: Collection,
-        documents: Sequence[Mapping[str, Any]],
-        then: Collection,
-        writes: Sequence[Upsert],
-    ) -> None:
-        """Insert all documents, then apply all upserts: one command where the server can.
+        collection: Collection,
+        match: Document,
+        *,
+        sort: Sort,
+        limit: int,
+        other: Collection,
+        other_id: str,
+    ) -> tuple[list[Document], Document | None]:
+        """Find as `find` does, then read one document elsewhere: one command where possible.
 
-        Raises `DuplicateKeyError` if a document's key is taken; no upsert was applied then.
+        The `_id`s found must not be strings, by which the other document is told from them.
         """
-        if self.has_cross_collection_bulk:
-            models = [
-                *(InsertOne(document, namespace=into.namespace) for document in documents),
-                *(UpdateOne(*write, upsert=True, namespace=then.namespace) for write in writes),
-            ]
-            reached = await self._bulk(models)
-        else:
-            reached = 0
-        if reached < len(documents):
-            await into.insert(documents[reached:])
-        if reached < len(documents) + len(writes):
-            await then.upsert(writes)
+        if not self.has_union:
+            found = await collection.find(match, sort=sort, limit=limit)
+            return found, await other.find_one({"_id": other_id})
+        beside = {"coll": other.name, "pipeline": [{"$match": {"_id": other_id}}]}
+        rows = await collection.aggregate(
+            [{"$match": match}, {"$sort": dict(sort)}, {"$limit": limit}, {"$unionWith": beside}]
+        )
+        if rows and rows[-1]["_id"] == other_id:
+            return rows[:-1], rows[-1]
+        return rows, None
+
+    async def write_in_order(self, writes: Sequence[Write]) -> None:
+        """Apply the writes in order: one command where the server can.
+
+        Raises `DuplicateKeyError` if the key of an insert is taken; nothing after it was applied.
+        """
+        reached = 0
+        if self.has_cross_collection_bulk and len(writes) > 1:
+            reached = await self._bulk([write.model() for write in writes])
+        for _, run in groupby(writes[reached:], key=lambda write: (type(write), write.collection)):
+            batch: list[Any] = list(run)
+            await batch[0].apply(batch)
 
     async def _bulk(self, models: Sequence[Any]) -> int:
         """Apply the models in order; return how many were applied.

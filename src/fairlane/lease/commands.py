@@ -21,6 +21,7 @@ __all__ = (
     "extended",
     "given_back",
     "held",
+    "lifted",
     "order_by",
     "parked",
     "readied",
@@ -84,9 +85,9 @@ def settled(*, now: float, done: Sequence[int], dead: Document | None = None) ->
         "attempts": 0,
         "done": [Int64(seq) for seq in done],
     }
-    if dead is None:
-        return {"$set": values, "$unset": {"last_error": ""}}
-    return {"$set": {**values, "dead": dead}, "$unset": {"last_error": ""}}
+    if dead is not None:
+        values["dead"] = dead
+    return {"$set": values, "$unset": {"last_error": "", "is_new": ""}}
 
 
 def parked(*, at: float, error: str | None) -> Document:
@@ -94,7 +95,7 @@ def parked(*, at: float, error: str | None) -> Document:
     values: Document = {"token": None, "available_at": at}
     if error is not None:
         values["last_error"] = error
-    return {"$set": values}
+    return {"$set": values, "$unset": {"is_new": ""}}
 
 
 def given_back(*, now: float) -> Document:
@@ -107,14 +108,26 @@ def extended(*, until: float) -> Document:
     return {"$set": {"available_at": until}}
 
 
-def drained(group_id: str, *, version: int | None, done: Sequence[int]) -> Document:
+def lifted(*, epoch: int) -> Document:
+    """Raise the epoch of a new life above those of the lives before it (`Floors`)."""
+    return {"$set": {"epoch": Int64(epoch)}}
+
+
+def drained(group_id: str, *, version: int | None, epoch: int, done: Sequence[int]) -> Document:
     """Match the settled group if nothing was published and nobody claimed since.
 
     Race: a publish between the claim's head read and this removal: it bumps `version` after its
     insert, so the removal misses; if it bumps after the removal, it makes the lock anew.
     `done` tells this life's last settlement from any other.
+    Race: a claim that was given back since: it had a higher `epoch` than the floor was raised to.
     """
-    return {"_id": group_id, "token": None, "version": version, "done": list(done)}
+    return {
+        "_id": group_id,
+        "token": None,
+        "version": version,
+        "epoch": epoch,
+        "done": list(done),
+    }
 
 
 def abandoned(group_id: str, token: str, *, version: int | None) -> Document:
@@ -132,7 +145,6 @@ def readied(
     """Make the group claimable if it is new; a leased or parked group stays where it is.
 
     Race: `version` grows with every publish, which makes a concurrent removal miss (`drained`).
-    `epoch` is lifted, not set: a lock made by a publish that others had overtaken catches up.
     """
     return {
         "$inc": {"version": Int64(messages)},
@@ -142,7 +154,8 @@ def readied(
             "priority": priority,
             "partition": partition,
             "attempts": 0,
+            "epoch": Int64(seq * EPOCH_STEP),
+            "is_new": True,
             "done": [],
         },
-        "$max": {"epoch": Int64(seq * EPOCH_STEP)},
     }

@@ -15,6 +15,7 @@ from fairlane.model import Lease, Message, Seen
 from fairlane.payload import Payload
 from fairlane.shield import finish
 from fairlane.transport._dead import Burial, DeadLetters
+from fairlane.transport._floors import Floors
 from fairlane.transport._head import Head, head_limit, judge
 from fairlane.transport._settle import Settler
 from fairlane.transport._store import Store
@@ -23,6 +24,8 @@ __all__ = ("Claimer", "decoded")
 
 E = TypeVar("E")
 logger = logging.getLogger(__name__)
+
+IN_ORDER = (("_id", 1),)
 
 MAX_LATE = 20
 """So many leases in a row that came too late mean that the visibility is shorter than a claim."""
@@ -41,12 +44,14 @@ class Claimer(Generic[E]):
         store: Store,
         payload: Payload[E],
         *,
+        floors: Floors,
         settler: Settler,
         burial: Burial,
         dead: DeadLetters[E],
     ) -> None:
         self._store = store
         self._payload = payload
+        self._floors = floors
         self._settler = settler
         self._burial = burial
         self._dead = dead
@@ -94,30 +99,47 @@ class Claimer(Generic[E]):
     async def _head_of(self, group: Document) -> Lease[E] | None:
         if "dead" in group:
             await self._burial.complete(group["_id"], group["dead"])
-        head = await self._read(group)
+        head, floor = await self._read(group)
         if head.deletable:
             await self._store.messages.delete_many({"_id": {"$in": list(head.deletable)}})
         if head.message is None:
             await self._abandon(group)
             return None
+        if not await self._floors.lift(group, floor):
+            return None
         if "redriven_from" in head.message:
             await self._dead.forget(head.message)
         return await self._decoded_lease(group, head.message, head)
 
-    async def _read(self, group: Document) -> Head:
+    async def _read(self, group: Document) -> tuple[Head, Document | None]:
+        """Read the front of the group, and the floor of its epochs if its life is new."""
         done = group.get("done") or []
+        limit = head_limit(done)
         try:
-            documents = await self._first(group["_id"], head_limit(done))
+            documents, floor = await self._first(group, limit)
         except InvalidBSON:
             # Ids always decode; the head is then read alone, so that only a bad head is refused.
-            documents = await self._first(group["_id"], head_limit(done), {"_id": 1})
-        return judge(documents, done)
+            documents = await self._find(group, limit, {"_id": 1})
+            floor = await self._store.counters.find_one({"_id": Floors.id_of(group["_id"])})
+        return judge(documents, done), floor
 
-    async def _first(
-        self, group_id: str, limit: int, fields: Document | None = None
+    async def _first(self, group: Document, limit: int) -> tuple[list[Document], Document | None]:
+        if "is_new" not in group:
+            return await self._find(group, limit), None
+        return await self._store.driver.find_and_one(
+            self._store.messages,
+            {"group_id": group["_id"]},
+            sort=IN_ORDER,
+            limit=limit,
+            other=self._store.counters,
+            other_id=Floors.id_of(group["_id"]),
+        )
+
+    async def _find(
+        self, group: Document, limit: int, fields: Document | None = None
     ) -> list[Document]:
         return await self._store.messages.find(
-            {"group_id": group_id}, sort=[("_id", 1)], limit=limit, fields=fields
+            {"group_id": group["_id"]}, sort=IN_ORDER, limit=limit, fields=fields
         )
 
     async def _decoded_lease(
@@ -147,6 +169,8 @@ class Claimer(Generic[E]):
     async def _abandon(self, group: Document) -> None:
         """Remove the lock of a group without messages, or give it back if one came meanwhile."""
         match = commands.abandoned(group["_id"], group["token"], version=group.get("version"))
+        floor = self._floors.raised(group["_id"], group["epoch"])
+        await self._store.driver.write_in_order([floor])
         if not await self._store.locks.delete_one(match):
             await self._free(group["_id"], group["token"])
 

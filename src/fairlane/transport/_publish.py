@@ -7,7 +7,7 @@ from typing import Any, Generic, TypeVar
 from pymongo.errors import DuplicateKeyError
 
 from fairlane import checks, schema
-from fairlane.driver import Upsert
+from fairlane.driver import Insert, Upsert
 from fairlane.errors import ConfigurationError, Duplicate
 from fairlane.lease import commands
 from fairlane.payload import Payload, stored
@@ -72,16 +72,15 @@ class Publisher(Generic[E]):
         return self.draft(*item)
 
     async def _write(self, drafts: Sequence[Draft], seqs: list[int], now: float) -> list[int]:
-        store = self._store
-        messages = [self._message(draft, seq, now) for draft, seq in zip(drafts, seqs, strict=True)]
-        locks = self._locks(drafts, seqs, now)
+        messages = [self._insert(draft, seq, now) for draft, seq in zip(drafts, seqs, strict=True)]
+        locks = self._ready(drafts, seqs, now)
         try:
-            await store.driver.insert_then_upsert(store.messages, messages, store.locks, locks)
+            await self._store.driver.write_in_order([*messages, *locks])
         except DuplicateKeyError as error:
             return [await self._resolve(drafts[0], error, locks)]
         return seqs
 
-    def _message(self, draft: Draft, seq: int, now: float) -> Any:
+    def _insert(self, draft: Draft, seq: int, now: float) -> Insert:
         document = schema.message(
             seq=seq,
             group_id=draft.group_id,
@@ -90,15 +89,17 @@ class Publisher(Generic[E]):
             published_at=now,
             message_id=draft.message_id,
         )
-        return stored(document, as_bytes=self._store.driver.keeps_bytes)
+        as_bytes = self._store.driver.keeps_bytes
+        return Insert(self._store.messages, stored(document, as_bytes=as_bytes))
 
-    def _locks(self, drafts: Sequence[Draft], seqs: Sequence[int], now: float) -> list[Upsert]:
+    def _ready(self, drafts: Sequence[Draft], seqs: Sequence[int], now: float) -> list[Upsert]:
         """Return one upsert for each group; its first draft fixes the priority."""
         groups: dict[str, list[tuple[Draft, int]]] = {}
         for draft, seq in zip(drafts, seqs, strict=True):
             groups.setdefault(draft.group_id, []).append((draft, seq))
         return [
-            (
+            Upsert(
+                self._store.locks,
                 {"_id": group_id},
                 commands.readied(
                     seq=members[0][1],
@@ -125,5 +126,5 @@ class Publisher(Generic[E]):
                 f"message_id {draft.message_id!r} is in use by a message of group "
                 f"{earlier['group_id']!r}"
             )
-        await self._store.locks.upsert(locks)
+        await self._store.driver.write_in_order(locks)
         return int(earlier["_id"])

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from fairlane.driver import Document, Upsert
+from fairlane.driver import Document, UpsertOne
 from fairlane.lease import commands
 from fairlane.model import RepairReport
 from fairlane.transport._dead import Burial, DeadLetters
@@ -23,6 +23,7 @@ HEADS: list[Document] = [
     {
         "$group": {
             "_id": "$group_id",
+            "seq": {"$first": "$_id"},
             "published_at": {"$first": "$published_at"},
             "priority": {"$first": "$priority"},
         }
@@ -37,6 +38,7 @@ ADOPT = [
             "version": {"$ifNull": ["$version", 0]},
             "attempts": {"$ifNull": ["$attempts", 0]},
             "done": {"$ifNull": ["$done", []]},
+            "is_new": True,
         }
     }
 ]
@@ -121,23 +123,19 @@ class Repairer:
             {"_id": {"$in": names}}, sort=[("_id", 1)], fields={"_id": 1}
         )
         locked = {lock["_id"] async for lock in locks}
-        unlocked = [name for name in names if name not in locked]
-        if unlocked:
-            # The messages' own numbers may be older than a life that has begun and ended since.
-            first = await self._store.reserve(len(unlocked))
-            await self._store.locks.upsert(
-                [self._ready(name, groups[name], seq) for seq, name in enumerate(unlocked, first)]
-            )
-        return len(unlocked)
+        writes = [self._ready(name, groups[name]) for name in names if name not in locked]
+        if writes:
+            await self._store.locks.upsert(writes)
+        return len(writes)
 
-    def _ready(self, group_id: str, message: Document, seq: int) -> Upsert:
+    def _ready(self, group_id: str, message: Document) -> UpsertOne:
         """Return what publish would have done.
 
         Race: the publish is still alive and readies the group too: that is the same upsert, and a
         group that was drained meanwhile gets a lock without messages, which the next claim removes.
         """
         return {"_id": group_id}, commands.readied(
-            seq=seq,
+            seq=int(message["seq"]),
             messages=1,
             priority=message.get("priority") or 0,
             partition=self._store.partition_of(group_id),
@@ -151,7 +149,7 @@ def _judge(documents: list[Document], after: int, now: float) -> Page:
     for document in documents:
         age = now - document.get("published_at", 0.0)
         if age >= GRACE:
-            groups.setdefault(document["group_id"], document)
+            groups.setdefault(document["group_id"], {**document, "seq": document["_id"]})
         is_settled = is_settled and age >= LATE
         if is_settled:
             settled_seq = int(document["_id"])

@@ -7,12 +7,13 @@ from typing import Any
 
 from pymongo.errors import PyMongoError
 
-from fairlane.driver import Document
+from fairlane.driver import Delete, Document, Write
 from fairlane.errors import LeaseLost
 from fairlane.lease import commands
 from fairlane.model import Lease
 from fairlane.shield import finish
 from fairlane.transport._dead import Burial
+from fairlane.transport._floors import Floors
 from fairlane.transport._store import Store
 
 __all__ = ("Settler",)
@@ -26,9 +27,10 @@ MAX_TEXT = 4_000
 class Settler:
     """Every way out of a lease. All return whether the lease was still held."""
 
-    def __init__(self, store: Store, burial: Burial) -> None:
+    def __init__(self, store: Store, burial: Burial, floors: Floors) -> None:
         self._store = store
         self._burial = burial
+        self._floors = floors
 
     async def ack(self, lease: Lease[Any]) -> bool:
         return await finish(self._ack(lease))
@@ -102,10 +104,7 @@ class Settler:
         try:
             if dead is not None:
                 await self._burial.complete(lease.group_id, dead)
-            await self._delete(done)
-            if lease._seen.is_last:
-                match = commands.drained(lease.group_id, version=lease._seen.version, done=done)
-                await self._store.locks.delete_one(match)
+            await self._store.driver.write_in_order(self._leftovers(lease, done))
         except PyMongoError:
             logger.warning(
                 "group %r is settled; its clean-up is left to the next claim",
@@ -114,11 +113,15 @@ class Settler:
                 extra={"group_id": lease.group_id, "seq": lease.seq, "attempt": lease.attempt},
             )
 
-    async def _delete(self, done: tuple[int, ...]) -> None:
-        if len(done) == 1:  # a single delete is retried by the driver, a delete of many is not
-            await self._store.messages.delete_one({"_id": done[0]})
-        else:
-            await self._store.messages.delete_many({"_id": {"$in": list(done)}})
+    def _leftovers(self, lease: Lease[Any], done: tuple[int, ...]) -> list[Write]:
+        deletions: list[Write] = [Delete(self._store.messages, {"_id": seq}) for seq in done]
+        if not lease._seen.is_last:
+            return deletions
+        match = commands.drained(
+            lease.group_id, version=lease._seen.version, epoch=lease.epoch, done=done
+        )
+        floor = self._floors.raised(lease.group_id, lease.epoch)
+        return [*deletions, floor, Delete(self._store.locks, match)]
 
 
 def _done(lease: Lease[Any]) -> tuple[int, ...]:

@@ -14,6 +14,7 @@ from fairlane.model import DeadLetter, E, Lease, Message, RepairReport, Transpor
 from fairlane.payload import Codec, Payload
 from fairlane.transport._claim import Claimer
 from fairlane.transport._dead import Burial, DeadLetters
+from fairlane.transport._floors import Floors
 from fairlane.transport._publish import Publisher
 from fairlane.transport._repair import Repairer
 from fairlane.transport._settle import Settler
@@ -93,10 +94,16 @@ class AsyncMongoTransport(Generic[E]):
         store = self._store
         burial = Burial(store)
         self._publisher = Publisher(store, payload, new_group_credit=credit)
-        self._settler = Settler(store, burial)
+        floors = Floors(store)
+        self._settler = Settler(store, burial, floors)
         self._dead = DeadLetters(store, payload, burial)
         self._claimer = Claimer(
-            store, payload, settler=self._settler, burial=burial, dead=self._dead
+            store,
+            payload,
+            floors=floors,
+            settler=self._settler,
+            burial=burial,
+            dead=self._dead,
         )
         self._repairer = Repairer(store, burial, self._dead)
         self._view = View(store, payload, self._dead)
