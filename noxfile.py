@@ -35,7 +35,7 @@ def lint(session: nox.Session) -> None:
     session.install("-e", ".")
     session.run("ruff", "check")
     session.run("ruff", "format", "--check")
-    session.run("lint-imports")
+    session.run("lint-imports", "--no-cache")
 
 
 @nox.session
