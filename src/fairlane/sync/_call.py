@@ -26,6 +26,10 @@ class Outcome(Generic[R]):
     def is_known(self) -> bool:
         return self._known.is_set()
 
+    @property
+    def is_success(self) -> bool:
+        return self.is_known and self._error is None
+
     def succeed(self, result: R) -> None:
         self._result, self._error = result, None
 

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Generic, Self, TypeVar
 
 from fairlane.errors import ConfigurationError
 from fairlane.sync._portal import Portal
-from fairlane.sync._thread import LoopThread
+from fairlane.sync._thread import LoopThread, Undo
 
 __all__ = ("Facade", "Factory")
 
@@ -27,8 +27,11 @@ Factory = Callable[[], Awaitable[T] | AbstractAsyncContextManager[T]]
 GRACE = 5.0
 """Seconds for which `close()` lets calls of other threads go on before it cancels them."""
 
-CLOSING = 20.0
-"""Seconds for which `close()` waits in all: a cancelled call may take ten to be finished."""
+PATIENCE = 12.0
+"""Seconds after which it closes the connections of cancelled calls: they may take ten to finish."""
+
+CLOSING = 5.0
+"""Seconds that this may take."""
 
 
 class Facade(Generic[T]):
@@ -74,12 +77,12 @@ class Facade(Generic[T]):
         """
         self._refuse_running_loop()
         self._is_closed = True
-        thread = self._portal().close(grace=GRACE)
-        if thread is not None and not thread.join(CLOSING):
-            logger.warning("a %s was not closed within %g s", type(self).__name__, CLOSING)
+        thread = self._portal().close(grace=GRACE, patience=PATIENCE)
+        if thread is not None and not thread.join(GRACE + PATIENCE + CLOSING):
+            logger.warning("a %s was not closed in time", type(self).__name__)
 
-    def _call(self, verb: Callable[[T], Awaitable[R]]) -> R:
-        return self._open().call(verb)
+    def _call(self, verb: Callable[[T], Awaitable[R]], undo: Undo[T, R] | None = None) -> R:
+        return self._open().call(verb, undo)
 
     def _iterate(self, start: Callable[[T], AsyncIterator[R]]) -> Iterator[R]:
         self._refuse_running_loop()
@@ -151,4 +154,4 @@ def _abandon(portals: dict[int, Portal[Any]]) -> None:
     """Stop the loop of a facade that nobody refers to any more."""
     portal = portals.get(os.getpid())
     if portal is not None:
-        portal.close()
+        portal.close(patience=PATIENCE)

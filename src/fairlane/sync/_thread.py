@@ -1,7 +1,6 @@
 """An event loop in a thread of its own, with one asynchronous resource opened in it."""
 
 import asyncio
-import atexit
 import contextlib
 import contextvars
 import logging
@@ -15,25 +14,25 @@ from fairlane.errors import ConfigurationError, FairlaneError
 from fairlane.sync._call import Call, Outcome
 from fairlane.sync._loop import Loop
 
-__all__ = ("LoopThread",)
+__all__ = ("LoopThread", "Undo", "refusal")
 
 T = TypeVar("T")
 R = TypeVar("R")
+Undo = Callable[[T, R], Awaitable[object]]
 logger = logging.getLogger(__name__)
 
 TIDY_UP = 1.0
 """Seconds for which an interrupted call may give back what it holds before it raises."""
 
-AT_EXIT = 2.0
-"""Seconds for which the end of the interpreter waits."""
+CLOSING = 0.5
+"""Seconds that closing the resource may take at interpreter exit."""
 
 
 class LoopThread(Generic[T]):
     """Opens a resource, runs calls on it, and closes it, all in the loop of one thread.
 
-    The thread is a daemon and never keeps a program alive; at interpreter exit it is stopped in
-    order. It belongs to one process: a forked child has not got the thread, and must not touch its
-    connections.
+    The thread is a daemon and never keeps a program alive. It belongs to one process: a forked
+    child has not got the thread, and must not touch its connections.
     """
 
     def __init__(self, name: str, enter: Callable[[], AbstractAsyncContextManager[T]]) -> None:
@@ -48,7 +47,8 @@ class LoopThread(Generic[T]):
         self._main: asyncio.Task[None] | None = None
         self._stop = asyncio.Event()
         self._is_stopping = False
-        self._grace = 0.0
+        self._is_exiting = False
+        self._grace = self._patience = 0.0
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     @property
@@ -73,10 +73,11 @@ class LoopThread(Generic[T]):
         self._opening.wait()
         return self._got(self._opening)
 
-    def call(self, verb: Callable[[T], Awaitable[R]]) -> R:
+    def call(self, verb: Callable[[T], Awaitable[R]], undo: Undo[T, R] | None = None) -> R:
         """Run a coroutine on the opened resource and wait for its outcome.
 
-        Whatever a signal handler raises meanwhile cancels it.
+        Whatever a signal handler raises meanwhile cancels it. Did it come too late for that,
+        `undo` gets the result, which nobody else will see.
         """
         call = self._made(verb)
         try:
@@ -84,25 +85,33 @@ class LoopThread(Generic[T]):
             call.outcome.wait()
         except BaseException:
             self._abandon(call)
+            if undo is not None and call.outcome.is_success:
+                result = call.outcome.get()
+                self.post(lambda resource: undo(resource, result)).wait_up_to(TIDY_UP)
             raise
         return self._got(call.outcome)
 
-    def post(self, verb: Callable[[T], Awaitable[object]]) -> None:
-        """Run a coroutine without waiting for it, if that can still be done."""
-        with contextlib.suppress(FairlaneError):
-            self._submit(self._made(verb))
+    def post(self, verb: Callable[[T], Awaitable[R]]) -> Outcome[R]:
+        """Run a coroutine, if that can still be done, and return the place of its outcome."""
+        call = self._made(verb)
+        try:
+            self._submit(call)
+        except FairlaneError:
+            call.outcome.publish()
+        return call.outcome
 
-    def retire(self, *, grace: float = 0.0) -> None:
-        """Begin to stop, without waiting: calls may go on for `grace` seconds, then are cancelled.
+    def retire(self, *, grace: float = 0.0, patience: float = 0.0) -> None:
+        """Begin to stop, without waiting.
 
-        The resource is closed last.
+        Calls may go on for `grace` seconds. Then they are cancelled, and have `patience` seconds
+        to give back what they hold, before the resource is closed.
         """
         if not self.is_mine:
             return
         with self._lock:
             if not self._is_stopping:
                 self._is_stopping = True
-                self._grace = grace
+                self._grace, self._patience = grace, patience
                 self._tell(self._end)
 
     def join(self, timeout: float) -> bool:
@@ -112,17 +121,17 @@ class LoopThread(Generic[T]):
             return not self._thread.is_alive()
         return True
 
+    def exit(self, patience: float) -> None:
+        """Stop because the interpreter ends: only daemon threads are left beside the main one."""
+        self._is_exiting = True
+        self.retire(patience=patience)
+        self.join(patience + CLOSING)
+
     def _got(self, outcome: Outcome[R]) -> R:
         try:
             return outcome.get()
         except asyncio.CancelledError:
-            raise FairlaneError(
-                f"the call was cancelled: this {self._name} was closed meanwhile"
-            ) from None
-
-    def _exit(self) -> None:
-        self.retire()
-        self.join(AT_EXIT)
+            raise refusal(self._name, is_exiting=self._is_exiting) from None
 
     def _made(self, verb: Callable[[T], Awaitable[R]]) -> Call[R]:
         return Call(lambda: verb(self._opening.get()), self._forget)
@@ -137,7 +146,7 @@ class LoopThread(Generic[T]):
         # Together, so that nothing is submitted after `_end`: no one would wake its thread.
         with self._lock:
             if self._is_stopping:
-                raise FairlaneError(f"this {self._name} is closed; make a new one")
+                raise refusal(self._name, is_exiting=self._is_exiting)
             self._calls.add(call)
             self._tell(call.begin, context)
 
@@ -181,7 +190,6 @@ class LoopThread(Generic[T]):
         async with self._enter() as resource:
             self._opening.succeed(resource)
             self._opening.publish()
-            atexit.register(self._exit)
             await self._stop.wait()
             await self._drain()
 
@@ -191,21 +199,16 @@ class LoopThread(Generic[T]):
             self._main.cancel()
 
     async def _drain(self) -> None:
-        """Let calls finish, then cancel those left and let them give back what they hold.
-
-        How long that may take is limited where they are shielded.
-        """
         running = {call.task for call in self._calls if call.task is not None}
         if running:
             _, running = await asyncio.wait(running, timeout=self._grace)
         for task in running:
             task.cancel()
         if running:
-            await asyncio.wait(running)
+            await asyncio.wait(running, timeout=self._patience)
 
     def _over(self) -> None:
         """Leave nobody waiting, whatever happened in the loop."""
-        atexit.unregister(self._exit)
         with self._lock:
             self._is_stopping = True
             self._loop = None
@@ -213,3 +216,14 @@ class LoopThread(Generic[T]):
         self._opening.publish()
         for call in left:
             call.outcome.publish()
+
+
+def refusal(name: str, *, is_exiting: bool) -> FairlaneError:
+    """Return the error for a call on something closed.
+
+    At interpreter exit no daemon thread gets it: that is ended in a moment, and the traceback
+    would be the last words of a program in which nothing is wrong.
+    """
+    if is_exiting and threading.current_thread() is not threading.main_thread():
+        threading.Event().wait()
+    return FairlaneError(f"this {name} is closed; make a new one")

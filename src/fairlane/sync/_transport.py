@@ -1,17 +1,15 @@
 """`MongoTransport`: the grouped transport for programs without an event loop."""
 
 from collections.abc import Iterable, Iterator
-from typing import Any, Generic, Self, TypeVar
+from typing import Any, Generic, Self
 
 from fairlane.checks import Seconds
 from fairlane.lease.commands import Order
-from fairlane.model import DeadLetter, Lease, Message, RepairReport, TransportStats
+from fairlane.model import DeadLetter, E, Lease, Message, RepairReport, TransportStats
 from fairlane.sync._facade import Facade
 from fairlane.transport import AsyncMongoTransport
 
 __all__ = ("MongoTransport",)
-
-E = TypeVar("E")
 
 
 class MongoTransport(Facade[AsyncMongoTransport[E]], Generic[E]):
@@ -90,14 +88,17 @@ class MongoTransport(Facade[AsyncMongoTransport[E]], Generic[E]):
     ) -> Lease[E] | None:
         """Lease the group that has waited longest and return its oldest message, or None."""
         return self._call(
-            lambda t: t.claim(worker_id, visibility, min_priority, order=order, batch=batch)
+            lambda t: t.claim(worker_id, visibility, min_priority, order=order, batch=batch),
+            undo=lambda t, lease: _give_back(t, [lease] if lease else []),
         )
 
     def claim_many(
         self, worker_id: str, n: int, visibility: Seconds = 30.0, min_priority: int = 0
     ) -> list[Lease[E]]:
         """Lease up to `n` distinct groups, as `n` calls of `claim` would."""
-        return self._call(lambda t: t.claim_many(worker_id, n, visibility, min_priority))
+        return self._call(
+            lambda t: t.claim_many(worker_id, n, visibility, min_priority), undo=_give_back
+        )
 
     def ack(self, lease: Lease[E]) -> bool:
         """Settle the message: it is done. Returns False if the lease is no longer held."""
@@ -158,3 +159,8 @@ class MongoTransport(Facade[AsyncMongoTransport[E]], Generic[E]):
     def drop(self) -> None:
         """Drop the collections. Sequence numbers and epochs begin anew afterwards."""
         self._call(lambda t: t.drop())
+
+
+async def _give_back(transport: AsyncMongoTransport[E], leases: list[Lease[E]]) -> None:
+    for lease in leases:
+        await transport.release(lease)
