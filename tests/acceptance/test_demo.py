@@ -108,13 +108,17 @@ def test_a_bad_line_is_an_error_before_anything_starts(demo: Demo, tmp_path: Pat
 
 
 @needs_proc
-@pytest.mark.parametrize("moment", ["events in", "killed worker-1"])
-def test_ctrl_c_leaves_no_process_and_no_file_behind(
-    running: "subprocess.Popen[str]", tmp_path: Path, moment: str
+@pytest.mark.parametrize(
+    ("moment", "number"), [("events in", signal.SIGINT), ("killed worker-1", signal.SIGTERM)]
+)
+def test_impatient_signals_leave_no_process_and_no_file_behind(
+    running: "subprocess.Popen[str]", tmp_path: Path, moment: str, number: signal.Signals
 ) -> None:
     wait_for_line(running.stderr, moment)
-    running.send_signal(signal.SIGINT)
-    assert running.wait(timeout=30) == 130
+    for _ in range(3):
+        running.send_signal(number)
+        time.sleep(0.05)
+    assert running.wait(timeout=30) == 128 + number
     assert (marked_processes(tmp_path), list(tmp_path.iterdir())) == ([], [])
 
 

@@ -12,10 +12,11 @@ def main() -> None:
     try:
         from fairlane.cli.app import app
     except ModuleNotFoundError as error:
-        if error.name not in EXTRA:
+        package = (error.name or "").partition(".")[0]
+        if package not in EXTRA:
             raise
         sys.exit(
-            f"The fairlane command needs {error.name}, which is not installed. "
+            f"The fairlane command needs {package}, which is not installed. "
             "Install it with: pip install 'fairlane[cli]'"
         )
     app(prog_name="fairlane")

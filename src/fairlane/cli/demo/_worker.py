@@ -6,6 +6,7 @@ closes it, and also when the parent has died.
 """
 
 import asyncio
+import logging
 import os
 import sys
 import threading
@@ -22,12 +23,24 @@ from fairlane.worker import WorkerPool
 __all__ = ("main",)
 
 STDIN = 0
-DRAIN_TIMEOUT = 4.0
-LONGEST_GOODBYE = 6.0
+DRAIN_TIMEOUT = 3.0
+LONGEST_GOODBYE = 4.0
 
 
 class DeliberateFailure(Exception):
     """The planned failure of a first delivery."""
+
+
+def log_what_is_not_planned() -> None:
+    """Log to standard error, which the parent shows if this process ends by itself."""
+
+    def is_unplanned(record: logging.LogRecord) -> bool:
+        error = record.exc_info[1] if record.exc_info else None
+        return not isinstance(error, DeliberateFailure)
+
+    handler = logging.StreamHandler()
+    handler.addFilter(is_unplanned)
+    logging.basicConfig(handlers=[handler], level=logging.WARNING)
 
 
 class Handler:
@@ -92,6 +105,7 @@ def _stop_at_end_of_input(pool: WorkerPool) -> None:
 def main() -> None:
     with open(STDIN, "rb", buffering=0, closefd=False) as stdin:
         plan = WorkerPlan.from_json(stdin.readline())
+    log_what_is_not_planned()
     recorder = Recorder(Path(plan.journal), plan.name)
     try:
         asyncio.run(work(plan, recorder))

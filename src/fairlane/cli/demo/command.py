@@ -1,6 +1,7 @@
 """The command line of `fairlane demo`."""
 
 import asyncio
+import logging
 import signal
 from collections.abc import Coroutine
 from contextlib import suppress
@@ -11,6 +12,7 @@ import typer
 from pymongo.errors import PyMongoError
 from rich.console import Console
 
+from fairlane.cli.demo.database import brief
 from fairlane.cli.demo.display import Display
 from fairlane.cli.demo.input import BadInput, read_events, read_sample
 from fairlane.cli.demo.plan import DriverName, Plan
@@ -18,12 +20,11 @@ from fairlane.cli.demo.report import table, to_json
 from fairlane.cli.demo.run import Result, run
 from fairlane.errors import ConfigurationError, FairlaneError
 
-__all__ = ("demo",)
+__all__ = ("Stopped", "demo")
 
 BROKEN = 1
 USAGE = 2
-INTERRUPTED = 130
-TERMINATED = 143
+SIGNALLED = 128
 SHOWN_BREACHES = 10
 
 
@@ -81,31 +82,55 @@ def demo(
         result = _perform(plan, console)
     except (BadInput, ConfigurationError) as error:
         _fail(console, str(error), USAGE)
-    except (FairlaneError, PyMongoError) as error:
+    except FairlaneError as error:
         _fail(console, str(error), BROKEN)
-    except KeyboardInterrupt:
-        _fail(console, "interrupted", INTERRUPTED)
-    except asyncio.CancelledError:
-        _fail(console, "terminated", TERMINATED)
+    except PyMongoError as error:
+        _fail(console, f"the server failed: {brief(error)}", BROKEN)
+    except Stopped as stopped:
+        _fail(console, str(stopped), SIGNALLED + stopped.signal)
+    except KeyboardInterrupt:  # before there was a loop, or where a loop cannot handle signals
+        _fail(console, str(Stopped(signal.SIGINT)), SIGNALLED + signal.SIGINT)
     _show(result, as_json=as_json, console=console)
     raise typer.Exit(0 if result.report.ok else BROKEN)
 
 
+class Stopped(Exception):
+    """A signal asked the demo to end; all that it started is gone."""
+
+    def __init__(self, number: int) -> None:
+        self.signal = signal.Signals(number)
+        super().__init__(f"stopped by {self.signal.name}")
+
+
 def _perform(plan: Plan, console: Console) -> Result:
+    logging.getLogger("fairlane").addHandler(logging.NullHandler())  # errors are shown below
     try:
         with Display(console, len(plan.events)) as display:
-            return asyncio.run(_terminable(run(plan, display)))
+            return asyncio.run(_stoppable(run(plan, display)))
     except BaseExceptionGroup as group:
         raise _first(group) from group
 
 
-async def _terminable(work: Coroutine[Any, Any, Result]) -> Result:
-    """Let SIGTERM clean up as Ctrl-C does."""
+async def _stoppable(work: Coroutine[Any, Any, Result]) -> Result:
+    """Clean up and raise `Stopped` on SIGINT and SIGTERM; impatient repetitions change nothing."""
     task = asyncio.current_task()
     assert task is not None
-    with suppress(NotImplementedError):  # Windows has no such signal
-        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
-    return await work
+    received: list[int] = []
+
+    def stop(number: int) -> None:
+        if not received:
+            task.cancel()
+        received.append(number)
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        with suppress(NotImplementedError):  # Windows
+            asyncio.get_running_loop().add_signal_handler(number, stop, number)
+    try:
+        return await work
+    except asyncio.CancelledError:
+        if received:
+            raise Stopped(received[0]) from None
+        raise
 
 
 def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:

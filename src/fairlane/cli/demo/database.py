@@ -11,7 +11,7 @@ from fairlane.cli.demo.display import Display
 from fairlane.cli.demo.report import Leftovers
 from fairlane.driver import Driver, connect
 
-__all__ = ("PREFIX", "Database", "fresh_database")
+__all__ = ("PREFIX", "Database", "brief", "fresh_database")
 
 PREFIX = "fairlane"
 CONNECT_TIMEOUT = 5.0
@@ -45,6 +45,11 @@ class Database:
         return await self.driver.collection(self.name, f"{PREFIX}_{noun}").count({})
 
 
+def brief(error: PyMongoError) -> str:
+    """Return what a driver's error says, without its settings and its view of the topology."""
+    return str(error).split(" (configured timeouts")[0].split(", Timeout:")[0]
+
+
 @asynccontextmanager
 async def fresh_database(url: str, driver: str, display: Display) -> AsyncIterator[Database]:
     """Connect and make up a database name that nobody uses; drop it in the end."""
@@ -56,6 +61,6 @@ async def fresh_database(url: str, driver: str, display: Display) -> AsyncIterat
         try:
             await opened.client.drop_database(name)
         except PyMongoError as error:
-            display.note(f"could not drop the database {name}: {error}")
+            display.note(f"could not drop the database {name}: {brief(error)}")
         finally:
             await opened.close()

@@ -13,7 +13,7 @@ from fairlane.errors import FairlaneError
 __all__ = ("Fleet", "Worker")
 
 START_TIMEOUT = 60.0
-STOP_TIMEOUT = 8.0
+STOP_TIMEOUT = 6.0
 SHOWN_LOG_LINES = 15
 
 
@@ -50,10 +50,15 @@ class Worker:
         assert process.stdin is not None
         assert process.stdout is not None
         process.stdin.write(self.plan.to_json().encode() + b"\n")
-        async with asyncio.timeout(START_TIMEOUT):
-            if not await process.stdout.readline():
-                await self._reap()
-                raise self._death()
+        try:
+            async with asyncio.timeout(START_TIMEOUT):
+                is_ready = bool(await process.stdout.readline())
+        except TimeoutError:
+            problem = f"worker {self.plan.name} was not ready within {START_TIMEOUT:g} s"
+            raise FairlaneError(problem) from None
+        if not is_ready:
+            await self._reap()
+            raise self._death()
 
     def check_alive(self) -> None:
         """Raise `FairlaneError` with its last words if the process has ended by itself."""
