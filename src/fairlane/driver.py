@@ -423,9 +423,10 @@ def _client_class(driver: str) -> Any:
 
 def _kind_of(client: Any) -> Kind:
     kind = type(client)  # not isinstance: the fake claims to be Motor's
-    if any(base.__module__.startswith("mongomock_motor") for base in kind.__mro__):
+    bases = {f"{base.__module__}.{base.__name__}" for base in kind.__mro__}
+    if "mongomock_motor.AsyncMongoMockClient" in bases:
         return "mongomock"
-    if any(base.__module__.startswith("motor.") for base in kind.__mro__):
+    if "motor.core.AgnosticClient" in bases:
         return "motor"
     if issubclass(kind, pymongo.AsyncMongoClient):
         return "pymongo"
@@ -459,13 +460,27 @@ def _as_single(error: driver_errors.OperationFailure) -> driver_errors.Operation
     failed = (error.details or {}).get("writeErrors")
     if not failed:
         return error
-    first = failed[0]
+    # Without the operation: errors are logged, and it holds the payload.
+    first = {key: value for key, value in failed[0].items() if key != "op"}
     kind = DuplicateKeyError if first["code"] == DUPLICATE_KEY else driver_errors.OperationFailure
     return kind(first.get("errmsg", str(error)), first["code"], first)
 
 
+PASSWORD = re.compile(
+    r"""
+    ^ (\w[\w+.-]*://)? ([^/@:\[]*) :    # a scheme, a user
+    (?: [^/]*                            # the password of a right URL
+      | \d+/[^?]*                        # one that looks like a port, with a "/" unescaped
+      | (?!\d+[/?,]|//) .*               # one with a "/" unescaped; not the port of a host
+    ) @
+    """,
+    re.VERBOSE,
+)
+
+
 def _without_password(url: str) -> str:
-    return re.sub(r"(?<=://)([^/@]*?):[^/]*@", r"\1:***@", url)
+    """Mask the password of a URL, which may be a wrong one."""
+    return PASSWORD.sub(r"\1\2:***@", url)
 
 
 def _mask(message: str, url: str) -> str:
