@@ -8,7 +8,7 @@ from bson.errors import BSONError
 from bson.raw_bson import RawBSONDocument
 
 from fairlane.driver import BSON, RAW_BSON, Document
-from fairlane.errors import PayloadError
+from fairlane.errors import ConfigurationError, PayloadError
 
 __all__ = ("Codec", "Payload", "plain", "stored")
 
@@ -33,9 +33,15 @@ class Payload(Generic[E]):
     """Turns events into BSON values and back, by way of the caller's codec if there is one."""
 
     def __init__(self, codec: Codec[E] | None) -> None:
+        if codec is not None and not all(
+            callable(getattr(codec, verb, None)) for verb in ("encode", "decode")
+        ):
+            raise ConfigurationError(
+                f"codec must have the methods encode and decode, not be {codec!r:.100}"
+            )
         self._codec = codec
 
-    def encode(self, event: E, *, group_id: str) -> Any:
+    def encode(self, event: E, *, group_id: str, message_id: str | None = None) -> Any:
         """Return a copy of the event that is known to be BSON, so later changes do not matter.
 
         Raises:
@@ -43,7 +49,8 @@ class Payload(Generic[E]):
         """
         value = event if self._codec is None else _encoded(self._codec, event)
         data = _bytes(value)
-        room = MAX_DOCUMENT_BYTES - RESERVED_BYTES - 4 * len(group_id.encode())
+        names = 4 * len(group_id.encode()) + len((message_id or "").encode())
+        room = MAX_DOCUMENT_BYTES - RESERVED_BYTES - names
         if len(data) > room:
             raise PayloadError("event", f"it has {len(data)} bytes as BSON; at most {room} fit")
         return RawBSONDocument(data, RAW_BSON)["event"]

@@ -40,11 +40,12 @@ class Publisher(Generic[E]):
     ) -> Draft:
         """Check one message; nothing is written."""
         group = checks.group_id(group_id)
+        name = checks.optional_text("message_id", message_id)
         return Draft(
             group_id=group,
-            event=self._payload.encode(event, group_id=group),
+            event=self._payload.encode(event, group_id=group, message_id=name),
             priority=checks.priority("priority", priority),
-            message_id=checks.optional_text("message_id", message_id),
+            message_id=name,
         )
 
     def drafts(self, items: Iterable[tuple[Any, ...]]) -> list[Draft]:

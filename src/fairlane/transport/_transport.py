@@ -1,6 +1,7 @@
 """`AsyncMongoTransport`: what a user of the grouped transport calls."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterable
+from inspect import iscoroutinefunction
 from types import TracebackType
 from typing import Any, Generic, Self
 
@@ -74,9 +75,9 @@ class AsyncMongoTransport(Generic[E]):
             raise ConfigurationError(f"partitions must be None or 1, not {partitions!r}")
         if strategy not in STRATEGIES:
             raise ConfigurationError(f"strategy must be one of {STRATEGIES}, not {strategy!r}")
-        if clock is not None and not callable(clock):
+        if clock is not None and (not callable(clock) or iscoroutinefunction(clock)):
             raise ConfigurationError(
-                f"clock must be a callable that returns epoch seconds, not {clock!r}"
+                f"clock must be a plain callable that returns epoch seconds, not {clock!r}"
             )
         self._owns_client = False
         self._store = Store(
@@ -232,7 +233,7 @@ class AsyncMongoTransport(Generic[E]):
         checks.text("worker_id", worker_id)
         checks.priority("min_priority", min_priority)
         seconds = checks.positive_seconds("visibility", visibility)
-        if order not in ORDERS:
+        if order not in tuple(ORDERS):  # a list cannot be looked up in a dict
             raise ConfigurationError(f"order must be one of {tuple(ORDERS)}, not {order!r}")
         if batch != 1 or isinstance(batch, bool):
             raise ConfigurationError(f"batch must be 1, not {batch!r}")
