@@ -5,8 +5,6 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
-from fairlane import AsyncMongoTransport, Lease
-from fairlane.testing import ManualClock
 from motor.motor_asyncio import AsyncIOMotorClient
 from pymongo import AsyncMongoClient
 from pymongo.errors import OperationFailure
@@ -16,6 +14,9 @@ from pymongo.monitoring import (
     CommandStartedEvent,
     CommandSucceededEvent,
 )
+
+from fairlane import AsyncMongoTransport, Lease
+from fairlane.testing import ManualClock
 
 DRIVERS = {"motor": AsyncIOMotorClient, "pymongo": AsyncMongoClient}
 
@@ -69,7 +70,7 @@ async def connect(fairlane_url: str, db_name: str) -> AsyncIterator[Callable[...
 
     yield open_client
     if clients:
-        await clients[0].drop_database(db_name)
+        await open_client().drop_database(db_name)  # those of the test may have odd options
     for client in clients:
         await closed(client)
 

@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
+
 from fairlane import AsyncMongoTransport, Lease
 from fairlane.testing import ManualClock
 

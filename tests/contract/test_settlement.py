@@ -7,6 +7,7 @@ from itertools import product
 from typing import Any
 
 import pytest
+
 from fairlane import AsyncMongoTransport, Lease, LeaseLost
 from fairlane.testing import ManualClock
 

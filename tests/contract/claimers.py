@@ -1,0 +1,55 @@
+"""A worker process of `test_races_multi.py`: coroutine claimers that journal what they held.
+
+`python claimers.py URL DB DRIVER NAME KIND`, where KIND is `drain` (ack until nothing is left) or `hold`
+(claim once each, keep the lease). It says `ready`, waits for a line, and prints one JSON object.
+"""
+
+import asyncio
+import json
+import sys
+import time
+from typing import Any
+
+from fairlane import AsyncMongoTransport, Lease
+
+CLAIMERS = 8
+
+Transport = AsyncMongoTransport[Any]
+Journal = list[dict[str, Any]]
+
+
+async def drain(transport: Transport, name: str, journal: Journal) -> None:
+    while (lease := await transport.claim(name, 60)) or (await transport.stats()).messages:
+        if lease is not None:
+            journal.append(await handled(transport, lease))
+
+
+async def handled(transport: Transport, lease: Lease[Any]) -> dict[str, Any]:
+    start = time.monotonic()
+    for _ in range(5):  # let the other claimers in
+        await asyncio.sleep(0)
+    end = time.monotonic()
+    assert await transport.ack(lease)
+    return {"group": lease.group_id, "event": lease.event, "start": start, "end": end}
+
+
+async def hold(transport: Transport, name: str, journal: Journal) -> None:
+    lease = await transport.claim(name, 60)
+    if lease is not None:
+        journal.append({"group": lease.group_id})
+
+
+async def main(url: str, db_name: str, driver: str, name: str, kind: str) -> None:
+    work = {"drain": drain, "hold": hold}[kind]
+    journal: Journal = []
+    async with AsyncMongoTransport[Any].from_url(url, db_name, driver=driver) as transport:
+        print("ready", flush=True)  # noqa: T201
+        await asyncio.to_thread(sys.stdin.readline)
+        async with asyncio.TaskGroup() as claimers:
+            for number in range(CLAIMERS):
+                claimers.create_task(work(transport, f"{name}.{number}", journal))
+    print(json.dumps(journal), flush=True)  # noqa: T201
+
+
+if __name__ == "__main__":
+    asyncio.run(main(*sys.argv[1:]))
