@@ -1,0 +1,202 @@
+"""What the participants of a run saw, and the invariants that it must satisfy.
+
+I1  a message that was confirmed as settled was delivered, and is never delivered again
+I2  first deliveries in a group are in publish order: A returned before B was called, A is first
+I3  there are never two unexpired leases on one group, and a lease settles at most once
+I4  nothing is stranded: after a drain every published message is settled or a dead letter
+I5  no message and no lock is left behind (`World.check`)
+
+A message is known by its event, a number that is unique in the run.
+"""
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from fairlane import DeadLetter, Lease, LeaseLost
+
+__all__ = ("Log", "Story")
+
+FINAL = ("ack", "dead_letter")
+
+
+@dataclass(slots=True)
+class Story:
+    """What happened to one message, in ticks of the log."""
+
+    event: int
+    group_id: str
+    called: float
+    returned: float = math.inf
+    delivered: list[int] = field(default_factory=list)
+    seqs: set[int] = field(default_factory=set)
+    settled_by: str | None = None
+    tried: set[str] = field(default_factory=set)
+    redrives: int = 0
+
+    @property
+    def is_published(self) -> bool:
+        return self.returned < math.inf
+
+
+@dataclass(slots=True)
+class Holding:
+    """One lease, from its claim until its settlement begins."""
+
+    lease: Lease[Any]
+    claimed_at: float
+    expires_at: float
+    redrives: int = 0
+    is_live: bool = True
+    settled_by: str | None = None
+
+
+class Log:
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self.violations: list[str] = []
+        self.stories: dict[int, Story] = {}
+        self._holdings: dict[str, Holding] = {}
+        self._epochs: dict[str, int] = {}
+        self._redrives_at_work = 0
+        self._tick = 0
+
+    def publishing(self, group_id: str) -> int:
+        """Note the call of a publish; return an event for it."""
+        event = len(self.stories)
+        self.stories[event] = Story(event, group_id, self._note(f"publish {event} to {group_id}"))
+        return event
+
+    def published(self, event: int, seq: int) -> None:
+        self.stories[event].returned = self._note(f"published {event} as {seq}")
+        self.stories[event].seqs.add(seq)
+
+    def delivered(self, lease: Lease[Any], visibility: float) -> None:
+        tick = self._note(
+            f"delivered {lease.event}: seq {lease.seq} of {lease.group_id}, "
+            f"attempt {lease.attempt}, epoch {lease.epoch}"
+        )
+        story = self.stories[lease.event]
+        if story.settled_by == "dead_letter" and self._redrives_at_work:
+            story.redrives += 1
+            story.settled_by = None
+        holding = Holding(lease, lease.expires_at - visibility, lease.expires_at)
+        self._judge_delivery(story, holding)
+        story.delivered.append(tick)
+        story.seqs.add(lease.seq)
+        self._holdings[lease.token] = holding
+        self._epochs[lease.group_id] = max(lease.epoch, self._epochs.get(lease.group_id, 0))
+
+    def settling(self, verb: str, lease: Lease[Any]) -> None:
+        self._note(f"{verb} {lease.event}")
+        holding, story = self._holdings[lease.token], self.stories[lease.event]
+        holding.is_live, holding.redrives = False, story.redrives
+        story.tried.add(verb)
+
+    def settled(self, verb: str, lease: Lease[Any], is_accepted: bool) -> None:
+        self._note(f"{verb} {lease.event}: {is_accepted}")
+        if not is_accepted:
+            return
+        holding, story = self._holdings[lease.token], self.stories[lease.event]
+        if holding.settled_by:
+            self._blame(f"I3 {lease.event} settled by {holding.settled_by}, then by {verb}")
+        holding.settled_by = verb
+        is_redriven_since = story.redrives > holding.redrives
+        if verb in FINAL and not is_redriven_since:
+            if story.settled_by:
+                self._blame(f"I1 {lease.event} settled by {story.settled_by}, then by {verb}")
+            story.settled_by = verb
+
+    def extended(self, lease: Lease[Any]) -> None:
+        self._note(f"extended {lease.event}")
+        holding = self._holdings[lease.token]
+        holding.expires_at = lease.expires_at
+        if holding.settled_by:
+            self._blame(f"I3 {lease.event} extended after {holding.settled_by}")
+
+    def redriving(self) -> None:
+        """Note the call of a redrive: what is a dead letter may be delivered again."""
+        self._note("redrive")
+        self._redrives_at_work += 1
+        self._may_be_redriven()
+
+    def redriven(self, number: int) -> None:
+        """Note the return of a redrive. One that does not return may be completed by others."""
+        self._note(f"redriven {number}")
+        self._redrives_at_work -= 1
+        self._may_be_redriven()
+
+    def lost(self, error: LeaseLost) -> None:
+        self._note(f"lease lost: {error}")
+
+    def check(self, letters: Iterable[DeadLetter[Any]]) -> None:
+        """Judge the run after its drain; raise with the whole log if anything is wrong."""
+        dead = [letter.event for letter in letters]
+        for event in {event for event in dead if dead.count(event) > 1}:
+            self._blame(f"{event} is among the dead letters more than once")
+        for story in self.stories.values():
+            self._judge_end(story, is_dead=story.event in dead)
+        self._judge_order()
+        self.expect_none()
+
+    def expect_published_are_settled(self) -> None:
+        """Judge a drain without repair: what a publish returned for needs none."""
+        for story in self.stories.values():
+            if story.is_published and not (story.settled_by or story.tried & set(FINAL)):
+                self._blame(f"I4 {story.event} is stranded until repair")
+        self.expect_none()
+
+    def expect_none(self) -> None:
+        if self.violations:
+            raise AssertionError("\n".join((*self.violations, "log:", *self.lines)))
+
+    def _may_be_redriven(self) -> None:
+        for story in self.stories.values():
+            if "dead_letter" in story.tried:
+                story.redrives += 1
+                story.settled_by = None if story.settled_by == "dead_letter" else story.settled_by
+
+    def _judge_delivery(self, story: Story, holding: Holding) -> None:
+        lease = holding.lease
+        if story.settled_by:
+            self._blame(f"I1 {story.event} delivered after {story.settled_by} was confirmed")
+        if len(story.seqs | {lease.seq}) > 1 + story.redrives:
+            self._blame(f"{story.event} has the numbers {story.seqs | {lease.seq}}")
+        if lease.attempt < 1:
+            self._blame(f"{story.event} delivered with attempt {lease.attempt}")
+        if lease.epoch <= self._epochs.get(lease.group_id, 0):
+            self._blame(f"epoch {lease.epoch} after {self._epochs[lease.group_id]}")
+        for other in self._holdings.values():
+            is_same_group = other.lease.group_id == lease.group_id
+            if is_same_group and other.is_live and other.expires_at > holding.claimed_at:
+                self._blame(f"I3 {story.event} delivered while {other.lease.event} is leased")
+
+    def _judge_end(self, story: Story, *, is_dead: bool) -> None:
+        is_acked = story.settled_by == "ack"
+        if is_acked and is_dead:
+            self._blame(f"{story.event} was acked and is a dead letter")
+        if story.settled_by == "dead_letter" and not is_dead:
+            self._blame(f"I4 {story.event} was dead-lettered and is no dead letter")
+        is_known = story.is_published or bool(story.delivered)
+        if is_known and not (is_acked or is_dead or "ack" in story.tried):
+            self._blame(f"I4 {story.event} is lost")
+
+    def _judge_order(self) -> None:
+        latest_call: dict[str, Story] = {}
+        stories = [story for story in self.stories.values() if story.delivered]
+        for story in sorted(stories, key=lambda story: story.delivered[0]):
+            earlier = latest_call.setdefault(story.group_id, story)
+            if story.returned < earlier.called:
+                self._blame(f"I2 {earlier.event} delivered before {story.event}")
+            if story.called > earlier.called:
+                latest_call[story.group_id] = story
+
+    def _blame(self, violation: str) -> None:
+        self.violations.append(violation)
+        self._note(f"!! {violation}")
+
+    def _note(self, line: str) -> int:
+        self._tick += 1
+        self.lines.append(f"{self._tick:4} {line}")
+        return self._tick

@@ -1,0 +1,227 @@
+"""A fresh database with any number of participants on it, whose clock only the test moves."""
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from fairlane import AsyncMongoTransport, Lease, LeaseLost
+from fairlane.testing import ManualClock
+from property.log import Log
+from property.memory import MemoryDatabase
+from property.wire import PARTS, Conduct, Wire, straight
+
+__all__ = ("ALL_PLACES", "PLACES", "MemoryStage", "Participant", "ServerStage", "Stage", "World")
+
+Transport = AsyncMongoTransport[Any]
+
+PLACES = ("memory", "memory-old", "motor", "pymongo-old")
+"""Where every rule is tried; "old" lacks the commands that not every server has."""
+ALL_PLACES = (*PLACES, "motor-old", "pymongo")
+
+START = 1_000_000.0
+HOUR = 3_600.0
+VISIBILITY = 30.0
+
+
+class Participant:
+    """One process: its own transport. What it does goes over a wire and is written to the log."""
+
+    def __init__(self, transport: Transport, wire: Wire, log: Log, name: str) -> None:
+        self.transport = transport
+        self.wire = wire
+        self.name = name
+        self._log = log
+
+    async def publish(
+        self, group_id: str = "g", *, event: int | None = None, **options: Any
+    ) -> int:
+        """Publish, for the first time unless an event is given, and return the event."""
+        if event is None:
+            event = self._log.publishing(group_id)
+        self._log.published(event, await self.transport.publish(group_id, event, **options))
+        return event
+
+    async def publish_many(self, *group_ids: str) -> list[int]:
+        events = [self._log.publishing(group_id) for group_id in group_ids]
+        seqs = await self.transport.publish_many(list(zip(group_ids, events, strict=True)))
+        for event, seq in zip(events, seqs, strict=True):
+            self._log.published(event, seq)
+        return events
+
+    async def claim(self, visibility: float = VISIBILITY) -> Lease[Any] | None:
+        lease = await self.transport.claim(self.name, visibility)
+        if lease is not None:
+            self._log.delivered(lease, visibility)
+        return lease
+
+    async def claimed(self, visibility: float = VISIBILITY) -> Lease[Any]:
+        """Claim where there is something to claim."""
+        lease = await self.claim(visibility)
+        assert lease is not None, "nothing to claim"
+        return lease
+
+    async def claim_many(self, n: int, visibility: float = VISIBILITY) -> list[Lease[Any]]:
+        leases = await self.transport.claim_many(self.name, n, visibility)
+        for lease in leases:
+            self._log.delivered(lease, visibility)
+        return leases
+
+    async def ack(self, lease: Lease[Any]) -> bool:
+        return await self._settle("ack", lease)
+
+    async def nack(self, lease: Lease[Any], delay: float = 0.0) -> bool:
+        return await self._settle("nack", lease, delay)
+
+    async def release(self, lease: Lease[Any]) -> bool:
+        return await self._settle("release", lease)
+
+    async def dead_letter(self, lease: Lease[Any]) -> bool:
+        return await self._settle("dead_letter", lease, "because")
+
+    async def extend(self, lease: Lease[Any], visibility: float = VISIBILITY) -> bool:
+        try:
+            self._log.extended(await self.transport.extend(lease, visibility))
+        except LeaseLost as error:
+            self._log.lost(error)
+            return False
+        return True
+
+    async def redrive(self) -> int:
+        self._log.redriving()
+        number = await self.transport.redrive()
+        self._log.redriven(number)
+        return number
+
+    async def repair(self, *, full: bool = False) -> None:
+        await self.transport.repair(full=full)
+
+    async def dead_events(self) -> list[int]:
+        return [letter.event async for letter in self.transport.dead_letters()]
+
+    async def waiting_events(self, group_id: str = "g") -> list[int]:
+        return [message.event for message in await self.transport.peek(group_id, 100)]
+
+    async def _settle(self, verb: str, lease: Lease[Any], *args: Any) -> bool:
+        self._log.settling(verb, lease)
+        is_accepted: bool = await getattr(self.transport, verb)(lease, *args)
+        self._log.settled(verb, lease, is_accepted)
+        return is_accepted
+
+
+class World:
+    def __init__(self, stage: "Stage", log: Log) -> None:
+        self.clock = stage.clock
+        self.log = log
+        self._stage = stage
+        self._joined = 0
+
+    async def join(self, conduct: Conduct = straight) -> Participant:
+        """Add a participant, all of whose driver calls are made by `conduct`."""
+        transport, wire = await self._stage.transport(self._joined)
+        wire.conduct = conduct
+        self._joined += 1
+        return Participant(transport, wire, self.log, f"p{self._joined}")
+
+    async def check(self, *, full_repair: bool = False) -> None:
+        """Drain everything an hour later and judge the run by the invariants I1 to I5."""
+        self.log.expect_none()
+        self.clock.advance(HOUR)
+        janitor = await self.join()
+        await self.drain(janitor)
+        self.log.expect_published_are_settled()
+        await janitor.repair(full=full_repair)
+        await self.drain(janitor)
+        self.log.check([letter async for letter in janitor.transport.dead_letters()])
+        assert await self.stored("messages") == [], "I5: messages are left"
+        assert await self.stored("locks") == [], "I5: locks are left"
+
+    async def drain(self, worker: Participant) -> list[int]:
+        """Claim and ack until nothing is due; return the events."""
+        events = []
+        while lease := await worker.claim():
+            assert await worker.ack(lease)
+            events.append(lease.event)
+        return events
+
+    async def live_events(self) -> list[int]:
+        """Return the events of messages that are not settled, in order of their numbers."""
+        done = {seq for lock in await self.stored("locks") for seq in lock["done"]}
+        messages = await self.stored("messages")
+        return [message["event"] for message in messages if message["_id"] not in done]
+
+    async def live_heads(self) -> list[int]:
+        """Return the first event of each group that is not settled."""
+        groups = {
+            self.log.stories[event].group_id: event for event in reversed(await self.live_events())
+        }
+        return list(groups.values())
+
+    async def stored(self, part: str) -> list[Any]:
+        """Return the documents of a collection, as they are."""
+        transport, _ = await self._stage.transport(0)
+        collection: Any = getattr(transport._store, part)
+        found: list[Any] = await collection._inner.find({}, sort=[("_id", 1)], limit=0)
+        return found
+
+
+class Stage(Protocol):
+    """Where worlds are set up: a kind of database."""
+
+    clock: ManualClock
+
+    async def fresh(self) -> World:
+        """Return a world without documents."""
+
+    async def transport(self, number: int) -> tuple[Transport, Wire]:
+        """Return the transport of the world's participant with this number."""
+
+
+class MemoryStage:
+    def __init__(self, *, is_recent: bool) -> None:
+        self.clock = ManualClock(START)
+        self._is_recent = is_recent
+        self._database = MemoryDatabase()
+        self._transports: list[tuple[Transport, Wire]] = []
+
+    async def fresh(self) -> World:
+        self.clock.jump(START)
+        self._database.clear()
+        return World(self, Log())
+
+    async def transport(self, number: int) -> tuple[Transport, Wire]:
+        while len(self._transports) <= number:
+            transport = self._database.transport(clock=self.clock)
+            self._transports.append(await _wired(transport, is_recent=self._is_recent))
+        return self._transports[number]
+
+
+class ServerStage:
+    """Worlds on a server: one after the other, in one database."""
+
+    def __init__(
+        self, make: Callable[..., Transport], clock: ManualClock, *, is_recent: bool
+    ) -> None:
+        self.clock = clock
+        self._make = make
+        self._is_recent = is_recent
+        self._transports: list[tuple[Transport, Wire]] = []
+
+    async def fresh(self) -> World:
+        self.clock.jump(START)
+        transport, _ = await self.transport(0)
+        for part in PARTS:
+            collection: Any = getattr(transport._store, part)
+            await collection._inner.delete_many({"_id": {"$ne": "settings"}})
+        return World(self, Log())
+
+    async def transport(self, number: int) -> tuple[Transport, Wire]:
+        while len(self._transports) <= number:
+            transport = self._make(clock=self.clock, ensure_indexes=not self._transports)
+            self._transports.append(await _wired(transport, is_recent=self._is_recent))
+        return self._transports[number]
+
+
+async def _wired(transport: Transport, *, is_recent: bool) -> tuple[Transport, Wire]:
+    await transport._store.ready()
+    driver = transport._store.driver
+    driver.has_cross_collection_bulk = driver.has_union = is_recent
+    return transport, Wire(transport)
