@@ -1,7 +1,7 @@
 """A worker process of `test_races_multi.py`: coroutine claimers that journal what they held.
 
-`python claimers.py URL DB DRIVER NAME KIND`, where KIND is `drain` (ack until nothing is left) or `hold`
-(claim once each, keep the lease). It says `ready`, waits for a line, and prints one JSON object.
+`python claimers.py URL DB DRIVER NAME KIND`: a KIND of `drain` acks until nothing is left, `hold`
+claims once each and keeps the lease. It says `ready`, waits for a line, and prints one JSON list.
 """
 
 import asyncio

@@ -171,7 +171,7 @@ async def test_claim_many_needs_a_positive_number(
 async def test_unknown_options_of_a_claim_are_refused(
     transport: Transport, snapshot: Snapshot, options: dict[str, Any]
 ) -> None:
-    with pytest.raises(ConfigurationError, match="order|batch"):
+    with pytest.raises(ConfigurationError, match=r"order|batch"):
         await transport.claim("w", **options)
     assert await snapshot() == UNTOUCHED
 
