@@ -93,6 +93,12 @@ def test_breaches_are_counted_under_their_kind():
     assert summary.dead == 3
 
 
+def test_a_run_in_which_nothing_happened_is_bad_and_has_no_rates() -> None:
+    nothing = Verdict(processed=0, redelivered=0, ended_at=None, latencies=(), breaches=())
+    summary = result(nothing, published=[])
+    assert (summary.ok, summary.seconds, summary.publish_per_s) == (False, 0.0, 0.0)
+
+
 def test_latencies_are_null_where_nothing_was_handled():
     nothing = Verdict(processed=0, redelivered=0, ended_at=None, latencies=(), breaches=())
     assert json.loads(to_json(result(nothing)))["p50_ms"] is None

@@ -63,9 +63,9 @@ def report(
     verdict: Verdict,
     left: Leftovers,
 ) -> Report:
-    """Sum up a run in which something was published."""
-    began_at = min(event.started_at for event in published)
-    published_at = max(event.returned_at for event in published)
+    """Sum up a run, whether or not anything happened in it."""
+    began_at = min((event.started_at for event in published), default=0)
+    published_at = max((event.returned_at for event in published), default=0)
     seconds = ((verdict.ended_at or published_at) - began_at) / SECOND
     is_whole = len(published) == len(plan.events) and not verdict.breaches
     return Report(
