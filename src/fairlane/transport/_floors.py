@@ -1,0 +1,46 @@
+"""Floors: what keeps epochs growing from one life of a group to the next.
+
+A life begins at an epoch made from the sequence number of the publish that made the lock. That
+number may be old: others may have published, and a whole life of the group may have passed, since
+it was reserved. So whoever removes a lock first raises the floor of its bucket of groups to the
+lock's epoch, and the first lease of a life is lifted above the floor.
+"""
+
+from zlib import crc32
+
+from bson.int64 import Int64
+
+from fairlane.driver import Document, Upsert
+from fairlane.lease import commands
+from fairlane.transport._store import Store
+
+__all__ = ("Floors",)
+
+BUCKETS = 1_024
+"""Groups share floors, so that these stay few; sharing makes epochs skip numbers, no more."""
+
+
+class Floors:
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    @staticmethod
+    def id_of(group_id: str) -> str:
+        return f"epoch:{crc32(group_id.encode()) % BUCKETS}"
+
+    def raised(self, group_id: str, epoch: int) -> Upsert:
+        """Return the write that must come before the removal of a lock with this epoch."""
+        match = {"_id": self.id_of(group_id)}
+        return Upsert(self._store.counters, match, {"$max": {"n": Int64(epoch)}})
+
+    async def lift(self, group: Document, floor: Document | None) -> bool:
+        """Lift a leased group above its floor; False if the lease is lost.
+
+        Race: the life before ends while this one begins: its floor was raised before its lock was
+        removed, so before this lock was made, so before the floor was read.
+        """
+        if floor is None or floor["n"] < group["epoch"]:
+            return True
+        group["epoch"] = int(floor["n"]) + 1
+        match = commands.held(group["_id"], group["token"])
+        return await self._store.locks.update_one(match, commands.lifted(epoch=group["epoch"]))
