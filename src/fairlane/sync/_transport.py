@@ -144,9 +144,9 @@ class MongoTransport(Facade[AsyncMongoTransport[E]], Generic[E]):
         """Count groups, messages and dead letters; exact when nothing moves meanwhile."""
         return self._call(lambda t: t.stats())
 
-    def repair(self) -> RepairReport:
+    def repair(self, *, full: bool = False) -> RepairReport:
         """Make messages claimable whose publisher died half-way, and finish half-done work."""
-        return self._call(lambda t: t.repair())
+        return self._call(lambda t: t.repair(full=full))
 
     def ensure_indexes(self) -> None:
         """Create missing indexes; safe from many processes at once."""

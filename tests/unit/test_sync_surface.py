@@ -1,0 +1,117 @@
+"""`MongoTransport` says what `AsyncMongoTransport` says, and refuses what it cannot serve."""
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from pymongo import AsyncMongoClient
+
+from fairlane import AsyncMongoTransport, ConfigurationError, MongoTransport
+
+
+def _is_verb(value: object) -> bool:
+    return inspect.iscoroutinefunction(value) or inspect.isasyncgenfunction(value)
+
+
+VERBS = [
+    name
+    for name, value in vars(AsyncMongoTransport).items()
+    if not name.startswith("_") and _is_verb(value)
+]
+ARGUMENTS: dict[str, tuple[Any, ...]] = {
+    "publish": ("g", 1),
+    "publish_many": ([("g", 1)],),
+    "claim": ("w1",),
+    "claim_many": ("w1", 2),
+    "ack": (None,),
+    "ack_many": ([],),
+    "nack": (None,),
+    "extend": (None,),
+    "release": (None,),
+    "dead_letter": (None, "why"),
+    "peek": ("g",),
+}
+
+
+def parameters(method: Callable[..., Any]) -> list[inspect.Parameter]:
+    return list(inspect.signature(method).parameters.values())
+
+
+def returned(method: Callable[..., Any]) -> str:
+    return str(inspect.signature(method).return_annotation).replace("AsyncIterator", "Iterator")
+
+
+def test_the_verbs_are_all_found() -> None:
+    assert {"publish", "claim", "ack", "dead_letters", "close"} < set(VERBS)
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_verb_takes_what_the_asynchronous_one_takes(verb: str) -> None:
+    blocking = getattr(MongoTransport, verb)
+    assert parameters(blocking) == parameters(getattr(AsyncMongoTransport, verb))
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_verb_returns_what_the_asynchronous_one_returns(verb: str) -> None:
+    blocking = getattr(MongoTransport, verb)
+    assert returned(blocking) == returned(getattr(AsyncMongoTransport, verb))
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_verb_blocks(verb: str) -> None:
+    assert not _is_verb(getattr(MongoTransport, verb))
+
+
+def test_from_url_takes_what_the_asynchronous_one_takes() -> None:
+    assert parameters(MongoTransport.from_url) == parameters(AsyncMongoTransport.from_url)
+
+
+def test_nothing_public_is_there_beyond_the_verbs() -> None:
+    names = {name for name in dir(MongoTransport) if not name.startswith("_")}
+    assert names == {*VERBS, "from_url", "strategy"}
+
+
+@pytest.mark.parametrize("name", [*VERBS, "from_url", "strategy"])
+def test_everything_public_has_a_docstring(name: str) -> None:
+    assert getattr(MongoTransport, name).__doc__
+
+
+@pytest.mark.parametrize("verb", VERBS)
+async def test_verb_refuses_a_running_loop(verb: str) -> None:
+    transport: MongoTransport[Any] = MongoTransport(lambda: pytest.fail("was opened"))
+    with pytest.raises(ConfigurationError, match="AsyncMongoTransport and `await`"):
+        getattr(transport, verb)(*ARGUMENTS.get(verb, ()))
+
+
+async def test_strategy_refuses_a_running_loop() -> None:
+    transport: MongoTransport[Any] = MongoTransport(lambda: pytest.fail("was opened"))
+    with pytest.raises(ConfigurationError, match="AsyncMongoTransport and `await`"):
+        _ = transport.strategy
+
+
+async def test_from_url_refuses_a_running_loop() -> None:
+    with pytest.raises(ConfigurationError, match="AsyncMongoTransport and `await`"):
+        MongoTransport.from_url("mongodb://localhost")
+
+
+async def test_with_refuses_a_running_loop() -> None:
+    transport: MongoTransport[Any] = MongoTransport(lambda: pytest.fail("was opened"))
+    with pytest.raises(ConfigurationError), transport:
+        pass
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        AsyncMongoTransport(AsyncMongoClient(connect=False)),
+        AsyncMongoClient(connect=False),
+        AsyncMongoTransport.from_url("mongodb://localhost"),
+        "mongodb://localhost",
+        None,
+    ],
+    ids=["a transport", "a client", "an opening", "a url", "nothing"],
+)
+def test_what_is_no_factory_is_refused_with_what_to_give(given: Any) -> None:
+    with pytest.raises(ConfigurationError, match=r"function that opens.*MongoTransport\.from_url"):
+        MongoTransport(given)
