@@ -42,7 +42,7 @@ RAW_BSON: CodecOptions[RawBSONDocument] = CodecOptions(
     document_class=RawBSONDocument,
     tz_aware=True,
     tzinfo=UTC,
-    uuid_representation=UuidRepresentation.STANDARD,
+    uuid_representation=UuidRepresentation.UNSPECIFIED,  # so that a broken UUID passes as bytes
     datetime_conversion=DatetimeConversion.DATETIME_AUTO,
 )
 MOCK_BSON: CodecOptions[Document] = CodecOptions(tz_aware=True)

@@ -84,19 +84,26 @@ def _encoded(codec: Codec[E], event: E) -> Any:
 
 def _bytes(value: Any) -> bytes:
     try:
-        return bson.encode({"event": value}, codec_options=BSON)
+        return _readable("event", value)
     except CANNOT_ENCODE as error:
         path, problem = _locate("event", value, error)
         raise PayloadError(path, problem) from error
 
 
+def _readable(name: str, value: Any) -> bytes:
+    """Encode a value, and see that it can be decoded: not so a UUID of three bytes."""
+    data = bson.encode({name: value}, codec_options=BSON)
+    bson.decode(data, BSON)
+    return data
+
+
 def _locate(path: str, value: Any, error: Exception) -> tuple[str, str]:
-    """Walk down to the smallest part that cannot be encoded."""
+    """Walk down to the smallest part that cannot be stored."""
     if isinstance(error, RecursionError):
         return path, "it is nested too deeply, or contains itself"
     for step, child in _children(value):
         try:
-            bson.encode({"v": child}, codec_options=BSON)
+            _readable("v", child)
         except CANNOT_ENCODE as inner:
             return _locate(path + step, child, inner)
     return path, f"{type(value).__name__}: {error}"

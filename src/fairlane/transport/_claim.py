@@ -119,7 +119,7 @@ class Claimer(Generic[E]):
             documents, floor = await self._first(group, limit)
         except InvalidBSON:
             # Ids always decode; the head is then read alone, so that only a bad head is refused.
-            documents = await self._find(group, limit, {"_id": 1})
+            documents = await self._find(group, limit, {"_id": 1, "redriven_from": 1})
             floor = await self._store.counters.find_one({"_id": Floors.id_of(group["_id"])})
         return judge(documents, done), floor
 
@@ -160,7 +160,8 @@ class Claimer(Generic[E]):
         self, group: Document, document: Document, head: Head, error: Exception
     ) -> None:
         """Move a message that cannot be decoded to the dead letters, and let its group go on."""
-        reason = f"cannot be decoded: {type(error).__name__}: {error}"
+        problem = f"{type(error).__name__}: {error}".encode("utf-8", "backslashreplace").decode()
+        reason = f"cannot be decoded: {problem}"
         seq = int(document["_id"])
         message: Message[None] = Message(seq=seq, group_id=group["_id"], event=None)
         logger.error("message %d of group %r %s", seq, group["_id"], reason)

@@ -5,9 +5,12 @@ out at once, or by whoever looks next: the next claim of the group, `repair()`, 
 dead letters. So a message is in its group or among the dead, never in both, never in neither.
 """
 
+import logging
 from collections.abc import AsyncIterator
+from datetime import datetime
 from typing import Any, Generic, TypeVar
 
+from bson.errors import InvalidBSON
 from bson.int64 import Int64
 from pymongo.errors import DuplicateKeyError
 
@@ -23,6 +26,7 @@ from fairlane.transport._store import Store
 __all__ = ("Burial", "DeadLetters")
 
 E = TypeVar("E")
+logger = logging.getLogger(__name__)
 
 NOTED: Document = {"dead.seq": {"$exists": True}}
 RISEN: Document = {"redriven_as": {"$exists": True}}
@@ -96,8 +100,9 @@ class DeadLetters(Generic[E]):
         """Finish redrives that were interrupted; return how many."""
         number = 0
         async for document in self._store.dead.undecoded().each(RISEN, sort=[("_id", 1)]):
-            await self._publish_again(document)
-            number += 1
+            if _can_rise(document):
+                await self._publish_again(document, document["redriven_as"])
+                number += 1
         return number
 
     async def forget(self, message: Document) -> None:
@@ -111,20 +116,20 @@ class DeadLetters(Generic[E]):
         )
 
     async def _redrive(self, seq: int) -> bool:
+        letter = await self._store.dead.undecoded().find_one({"_id": seq, **AT_REST})
+        if letter is None or not _can_rise(letter):
+            return False
         renewed = await self._store.reserve(1)
         # Race: two redrives of one letter: the first to set `redriven_as` decides its only number.
         chosen = await self._store.dead.update_one(
             {"_id": seq, **AT_REST}, {"$set": {"redriven_as": Int64(renewed)}}
         )
-        if not chosen:
-            return False
-        document = await self._store.dead.undecoded().find_one({"_id": seq})
-        if document is not None:
-            await self._publish_again(document)
-        return True
+        if chosen:
+            await self._publish_again(letter, renewed)
+        return chosen
 
-    async def _publish_again(self, letter: Any) -> None:
-        seq, renewed, group_id = letter["_id"], letter["redriven_as"], letter["group_id"]
+    async def _publish_again(self, letter: Any, renewed: int) -> None:
+        seq, group_id = letter["_id"], letter["group_id"]
         now = await self._store.now()
         message = schema.message(
             seq=renewed,
@@ -151,7 +156,6 @@ class DeadLetters(Generic[E]):
 
     def _letter(self, document: Any) -> DeadLetter[E]:
         event, problem = self._event(document)
-        published_at = document["message"].get("published_at")
         return DeadLetter(
             seq=int(document["_id"]),
             group_id=document["group_id"],
@@ -160,7 +164,7 @@ class DeadLetters(Generic[E]):
             reason=document["reason"],
             attempts=document["attempts"],
             died_at=instant(document["died_at"]),
-            published_at=None if published_at is None else instant(published_at),
+            published_at=_published_at(document),
             decode_error=problem,
         )
 
@@ -169,6 +173,22 @@ class DeadLetters(Generic[E]):
             return self._payload.decode(plain(document["message"])["event"]), None
         except Exception as error:
             return None, f"{type(error).__name__}: {error}"
+
+
+def _can_rise(letter: Any) -> bool:
+    """Tell whether there is an event to publish again; a letter without one stays where it is."""
+    try:
+        return "event" in letter["message"]
+    except InvalidBSON:
+        logger.warning("dead letter %d cannot be read; it stays", letter["_id"])
+        return False
+
+
+def _published_at(letter: Any) -> datetime | None:
+    try:
+        return instant(letter["message"]["published_at"])
+    except (InvalidBSON, KeyError, TypeError):  # of the original design, or broken
+        return None
 
 
 def _matching(group_id: str | None, seq: int | None) -> Document:
