@@ -194,6 +194,8 @@ REFUSED: dict[str, tuple[Any, str]] = {
     "lone surrogate": ({"a": "\ud800"}, "event.a"),
     "lone surrogate in a key": ({"a": {"\ud800": 1}}, "event.a"),
     "pattern with NUL": ({"re": re.compile("a\0b")}, "event.re"),
+    "UUID of three bytes": (Binary(b"abc", 4), "event"),
+    "UUID of three bytes inside": ({"a": [Binary(b"abc", 4)]}, "event.a[0]"),
     "itself": (itself(), "event"),
     "very deep": (deep(5_000), "event"),
 }
