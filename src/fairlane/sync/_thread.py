@@ -79,6 +79,11 @@ class LoopThread(Generic[T]):
         Whatever a signal handler raises meanwhile cancels it. Did it come too late for that,
         `undo` gets the result, which nobody else will see.
         """
+        if not self.is_mine:
+            raise ConfigurationError(
+                "this was begun before a fork, on connections of the parent process; "
+                "begin it again in this process"
+            )
         call = self._made(verb)
         try:
             self._submit(call)
@@ -94,10 +99,8 @@ class LoopThread(Generic[T]):
     def post(self, verb: Callable[[T], Awaitable[R]]) -> Outcome[R]:
         """Run a coroutine, if that can still be done, and return the place of its outcome."""
         call = self._made(verb)
-        try:
+        if self.is_mine:
             self._submit(call)
-        except FairlaneError:
-            call.outcome.publish()
         return call.outcome
 
     def retire(self, *, grace: float = 0.0, patience: float = 0.0) -> None:
@@ -137,16 +140,13 @@ class LoopThread(Generic[T]):
         return Call(lambda: verb(self._opening.get()), self._forget)
 
     def _submit(self, call: Call[Any]) -> None:
-        if not self.is_mine:
-            raise ConfigurationError(
-                "this was begun before a fork, on connections of the parent process; "
-                "begin it again in this process"
-            )
+        """Hand the call to the loop; if it is too late for that, the call ends cancelled."""
         context = contextvars.copy_context()
         # Together, so that nothing is submitted after `_end`: no one would wake its thread.
         with self._lock:
             if self._is_stopping:
-                raise refusal(self._name, is_exiting=self._is_exiting)
+                call.outcome.publish()
+                return
             self._calls.add(call)
             self._tell(call.begin, context)
 
