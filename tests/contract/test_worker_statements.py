@@ -340,7 +340,7 @@ async def test_publish_through_the_same_transport_wakes_an_idle_pool(
 ) -> None:
     async with make_pool(handled, poll_interval=3_600) as pool:
         async with asyncio.timeout(LONG):
-            while pool.health.state == "starting":
+            while pool.health.state == "starting":  # noqa: ASYNC110
                 await asyncio.sleep(0)
         await transport.publish("g", 1)
         await record.until("acked")

@@ -146,6 +146,53 @@ async def test_publishes_wake_as_many_claimers_as_there_is_work() -> None:
 
 
 @in_virtual_time
+async def test_poll_that_finds_work_wakes_the_other_claimers() -> None:
+    source, record = FakeSource(), Record()
+
+    async with WorkerPool(source, handled, concurrency=20, claimers=20, on_event=record):
+        await anyio.sleep(10)
+        source.most_concurrent_claims = 0
+        for number in range(40):
+            source.publish(f"g{number}")
+        await record.until("acked", times=40)
+
+    assert source.most_concurrent_claims >= 10
+
+
+@in_virtual_time
+async def test_one_message_costs_an_idle_pool_three_claims() -> None:
+    """The one that finds it, and one empty-handed after it and after its handler."""
+    source, record = AnnouncingSource(), Record()
+
+    async def handle(_: object) -> None:
+        await anyio.sleep(1)
+
+    async with WorkerPool(source, handle, poll_interval=1_000, on_event=record):
+        await anyio.sleep(10)
+        source.claimed_at.clear()
+        source.publish("g")
+        await anyio.sleep(10)
+        claims = len(source.claimed_at)
+
+    assert claims == 3
+
+
+@in_virtual_time
+async def test_many_publishes_during_one_claim_cause_one_more_claim() -> None:
+    source = AnnouncingSource()
+    source.always["claim"] = Fault(delay=1)
+
+    async with WorkerPool(source, handled, min_priority=1, poll_interval=1_000):
+        await source.until_called("claim", times=1)
+        for _ in range(50):
+            source.publish("g")
+        await anyio.sleep(100)
+        claims = source.calls["claim"]
+
+    assert claims == 2
+
+
+@in_virtual_time
 async def test_pool_that_has_ended_listens_to_no_publishes() -> None:
     source = AnnouncingSource()
 
@@ -161,12 +208,15 @@ async def test_handler_that_ends_lets_the_next_message_of_its_group_start_at_onc
     for _ in range(20):
         source.publish("g")
 
-    async with WorkerPool(source, handled, poll_interval=1_000, claimers=3, on_event=record):
+    async def handle(_: object) -> None:
+        await anyio.sleep(1)
+
+    async with WorkerPool(source, handle, poll_interval=1_000, claimers=3, on_event=record):
         started_at = now()
         await record.until("acked", times=20)
         took = now() - started_at
 
-    assert took == 0
+    assert took == 20
 
 
 @in_virtual_time

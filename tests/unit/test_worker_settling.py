@@ -82,6 +82,23 @@ async def test_refused_settlement_is_a_lost_lease_and_is_not_repeated() -> None:
 
 
 @in_virtual_time
+async def test_settlement_refused_after_the_lease_ran_out_is_a_lost_lease() -> None:
+    source, record = FakeSource(), Record()
+    source.publish("g")
+    source.always["ack"] = Fault(before=GONE)
+
+    async with WorkerPool(source, handled, visibility=30, on_event=record):
+        await source.until_called("ack", times=2)
+        source.take_away("g")
+        source.groups["g"].available_at = float("inf")
+        await anyio.sleep(29)
+        source.always["ack"] = Fault(delay=4)
+        await record.until("lease_lost")
+
+    assert record.kinds == ["claimed", "lease_lost"]
+
+
+@in_virtual_time
 async def test_source_may_raise_lease_lost_instead_of_refusing() -> None:
     source, record = FakeSource(), Record()
     source.publish("g")

@@ -106,15 +106,15 @@ async def test_claim_in_flight_at_stop_gives_its_lease_back_uncounted() -> None:
 @in_virtual_time
 async def test_claim_in_flight_at_stop_that_finds_nothing_is_the_last() -> None:
     source = FakeSource()
+    source.always["claim"] = Fault(delay=1)
     pool = WorkerPool(source, handled, claimers=3, poll_interval=1_000)
     task = asyncio.create_task(pool.run())
-    while not source.calls["claim"]:
-        await ticks(1)
+    await source.until_called("claim", times=3)
     stopped_at = now()
 
     await ended(pool, task)
 
-    assert (source.calls["claim"], now()) == (3, stopped_at)
+    assert (source.calls["claim"], now()) == (3, stopped_at + 1)
 
 
 @in_virtual_time
@@ -255,6 +255,19 @@ async def test_pool_may_run_again() -> None:
         source.publish("g")
         async with pool:
             await record.until("acked", times)
+
+    assert source.is_drained
+
+
+@in_virtual_time
+async def test_stop_ends_one_run_only() -> None:
+    source, record = FakeSource(), Record()
+    pool = WorkerPool(source, handled, on_event=record)
+    for times in (1, 2):
+        source.publish("g")
+        task = asyncio.create_task(pool.run())
+        await record.until("acked", times)
+        await ended(pool, task)
 
     assert source.is_drained
 

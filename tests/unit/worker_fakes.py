@@ -69,11 +69,12 @@ class Group:
 
 @dataclass(kw_only=True)
 class Fault:
-    """What one call does wrong: it raises before it does anything, or afterwards, or hangs."""
+    """What one call does wrong: it raises before it does anything or afterwards, hangs, is slow."""
 
     before: Exception | None = None
     after: Exception | None = None
     hangs: bool = False
+    delay: float = 0.0
 
 
 class FakeSource:
@@ -204,6 +205,8 @@ class FakeSource:
         await anyio.lowlevel.checkpoint()
         if fault.hangs:
             await anyio.sleep_forever()
+        if fault.delay:
+            await anyio.sleep(fault.delay)
         if fault.before is not None:
             raise fault.before
         work()

@@ -51,7 +51,7 @@ class Settler(Generic[E]):
     async def _until_answered(self, held: Held[E]) -> bool | None:
         """Return whether the lease was still held; None if it ran out without an answer."""
         for attempt in count(1):
-            answer = await self._try_once(held)
+            answer = await self._try_once(held, is_first=attempt == 1)
             is_ours = anyio.current_time() < held.safe_until
             if answer is not None:
                 # Refused after an unanswered try, while nobody else can hold the group: that try
@@ -62,20 +62,21 @@ class Settler(Generic[E]):
             await anyio.sleep(AGAIN.delay(attempt))
         return None
 
-    async def _try_once(self, held: Held[E]) -> bool | None:
+    async def _try_once(self, held: Held[E], *, is_first: bool) -> bool | None:
         try:
             with anyio.move_on_after(TRY_SECONDS, shield=True):
                 return await self._call(held)
         except LeaseLost:
             return False
-        except Exception:
-            logger.warning(
-                "cannot %s the message of group %r, trying on while the lease lasts",
-                held.outcome.verb,
-                held.lease.group_id,
-                exc_info=True,
-                extra=held.log_extra,
-            )
+        except Exception as error:
+            if is_first:
+                logger.warning(
+                    "cannot %s the message of group %r, trying on while the lease lasts",
+                    held.outcome.verb,
+                    held.lease.group_id,
+                    exc_info=error,
+                    extra=held.log_extra,
+                )
         return None
 
     async def _call(self, held: Held[E]) -> bool:
