@@ -98,7 +98,7 @@ class Stopped(Exception):
     """A signal asked the demo to end; all that it started is gone."""
 
     def __init__(self, number: int) -> None:
-        self.signal = signal.Signals(number)
+        self.signal: signal.Signals = signal.Signals(number)
         super().__init__(f"stopped by {self.signal.name}")
 
 
