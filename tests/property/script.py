@@ -69,10 +69,13 @@ Happening = Callable[["Script"], Awaitable[object]]
 class Script:
     """Counts the driver calls of an operation and lets `happening` strike at `point`.
 
-    What the same transport does before and after that operation is no part of the play.
+    What the same transport does before and after that operation is no part of the play. Instead of
+    a point there may be the name of a driver call: the happening strikes before the first of them.
     """
 
-    def __init__(self, point: Point | None = None, happening: Happening | None = None) -> None:
+    def __init__(
+        self, point: Point | str | None = None, happening: Happening | None = None
+    ) -> None:
         self.point = point
         self.happening = happening
         self.steps: list[Step] = []
@@ -87,7 +90,7 @@ class Script:
             return await call()
         number = len(self.steps)
         self.steps.append(step)
-        await self._reach(Point(number, False))
+        await self._reach(Point(number, False), str(step))
         try:
             result = await call()
         except Exception:
@@ -105,12 +108,14 @@ class Script:
         error = self.operation.exception()
         return Outcome(error=error) if error else Outcome(value=self.operation.result())
 
-    def rearm(self, point: Point, happening: Happening) -> None:
+    def rearm(self, point: Point | str, happening: Happening) -> None:
         """Let one more thing happen, later in the same operation."""
         self.point, self.happening, self.has_struck = point, happening, False
 
-    async def _reach(self, point: Point) -> None:
-        if point == self.point and self.happening is not None and not self.has_struck:
+    async def _reach(self, point: Point, name: str | None = None) -> None:
+        if self.has_struck or self.happening is None or self.point is None:
+            return
+        if self.point in (point, name):
             self.has_struck = True
             await self.happening(self)
 

@@ -45,7 +45,10 @@ def is_decided(script: Script) -> bool:
     return not script.has_struck or script.point != Point(0, is_after=False)
 
 
-@pytest.fixture(params=sorted(MOVES))
+@pytest.fixture(
+    params=["ack", "dead_letter", "nack", "extend"]
+    + [pytest.param(name, marks=IN_MEMORY) for name in ("park", "release")]
+)
 def move(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 

@@ -128,11 +128,17 @@ class World:
         janitor = await self.join()
         await self.drain(janitor)
         self.log.expect_published_are_settled()
-        await janitor.repair(full=full_repair)
-        await self.drain(janitor)
-        self.log.check([letter async for letter in janitor.transport.dead_letters()])
-        assert await self.stored("messages") == [], "I5: messages are left"
-        assert await self.stored("locks") == [], "I5: locks are left"
+        letters = []
+        if await self._is_anything_left("messages", "locks", "dead"):
+            await janitor.repair(full=full_repair)
+            await self.drain(janitor)
+            letters = [letter async for letter in janitor.transport.dead_letters()]
+            assert not await self._is_anything_left("messages", "locks"), "I5"
+        self.log.check(letters)
+        self._stage.leftovers = ("counters", "dead")
+
+    async def _is_anything_left(self, *parts: str) -> bool:
+        return any([await self.stored(part) for part in parts])
 
     async def drain(self, worker: Participant) -> list[int]:
         """Claim and ack until nothing is due; return the events."""
@@ -167,6 +173,8 @@ class Stage(Protocol):
     """Where worlds are set up: a kind of database."""
 
     clock: ManualClock
+    leftovers: tuple[str, ...]
+    """Collections that may have documents; the present world may know better."""
 
     async def fresh(self) -> World:
         """Return a world without documents."""
@@ -178,6 +186,7 @@ class Stage(Protocol):
 class MemoryStage:
     def __init__(self, *, is_recent: bool) -> None:
         self.clock = ManualClock(START)
+        self.leftovers = PARTS
         self._is_recent = is_recent
         self._database = MemoryDatabase()
         self._transports: list[tuple[Transport, Wire]] = []
@@ -201,6 +210,7 @@ class ServerStage:
         self, make: Callable[..., Transport], clock: ManualClock, *, is_recent: bool
     ) -> None:
         self.clock = clock
+        self.leftovers = PARTS
         self._make = make
         self._is_recent = is_recent
         self._transports: list[tuple[Transport, Wire]] = []
@@ -208,9 +218,10 @@ class ServerStage:
     async def fresh(self) -> World:
         self.clock.jump(START)
         transport, _ = await self.transport(0)
-        for part in PARTS:
+        for part in self.leftovers:
             collection: Any = getattr(transport._store, part)
             await collection._inner.delete_many({"_id": {"$ne": "settings"}})
+        self.leftovers = PARTS
         return World(self, Log())
 
     async def transport(self, number: int) -> tuple[Transport, Wire]:
