@@ -8,12 +8,14 @@ import threading
 from collections.abc import Iterator
 from typing import Any
 
+import anyio
 import pytest
 from worker_fakes import FakeSource, Record, ticks
 
 from fairlane.model import Lease
 from fairlane.retry import Reject
 from fairlane.worker import WorkerPool
+from fairlane.worker._calling import ThreadCall
 
 
 class Blocking:
@@ -47,6 +49,20 @@ def blocking() -> Iterator[Blocking]:
     handler = Blocking()
     yield handler
     handler.go.set()
+
+
+async def test_call_abandoned_before_its_thread_begins_never_begins() -> None:
+    calls: list[object] = []
+    call: ThreadCall[Any] = ThreadCall(calls.append, object())  # type: ignore[arg-type]
+    no_threads = anyio.CapacityLimiter(0)
+    waiting = asyncio.create_task(call.run(no_threads))
+    await ticks(5)
+    waiting.cancel()
+    await asyncio.wait([waiting])
+
+    call._in_thread()
+
+    assert (calls, call.is_at_work) == ([], False)
 
 
 async def test_plain_function_runs_in_a_thread() -> None:

@@ -70,9 +70,15 @@ class Fetching(Generic[E]):
         """Claim for each free slot until stopped. The slot comes first: no lease waits for one."""
         while not self._stopping.is_set():
             await self._slots.acquire()
-            held = await self._next()
-            if held is not None:
-                start(held)
+            if self._stopping.is_set():
+                return
+            try:
+                held = await self._claim()
+            except Exception as error:
+                self._slots.release()
+                await self._recover(error)
+            else:
+                await self._use(held, start)
 
     def free_slot(self) -> None:
         self._slots.release()
@@ -87,37 +93,29 @@ class Fetching(Generic[E]):
         _wake_all(self._slots)
         self._bell.wake_all()
 
-    async def _next(self) -> Held[E] | None:
-        """Return a lease as soon as there is one; None once stopped."""
-        while not self._stopping.is_set():
-            self._bell.hush()
-            held = await self._claim()
-            if held is None:
-                continue
-            if self._stopping.is_set():
-                await self._give_back(held)
-                break
-            self._bell.ring()  # where one was, there may be more
-            return held
-        return None
-
     async def _claim(self) -> Held[E] | None:
-        """Claim once. When nothing came of it, wait for a reason to try again."""
         settings, asked_at = self._settings, anyio.current_time()
-        try:
-            lease = await self._source.claim(
-                settings.worker_id, settings.visibility, settings.min_priority, order=settings.order
-            )
-        except Exception as error:
-            await self._recover(error)
-            return None
+        self._bell.hush()
+        lease = await self._source.claim(
+            settings.worker_id, settings.visibility, settings.min_priority, order=settings.order
+        )
         self._vitals.poll()
         self._outage.end()
         if lease is None:
-            await self._rest()
             return None
         now = anyio.current_time()
         return Held(lease, settings.visibility, asked_at=asked_at, now=now)
+
+    async def _use(self, held: Held[E] | None, start: Callable[[Held[E]], None]) -> None:
+        """Hand the slot on with the lease; without one free it, and wait for a reason to retry."""
+        if held is None:
+            self._slots.release()
+            await self._rest()
+        elif self._stopping.is_set():
+            await self._give_back(held)
+        else:
+            self._bell.ring()  # where one was, there may be more
+            start(held)
 
     async def _recover(self, error: Exception) -> None:
         if is_hopeless(error, has_worked=self._vitals.has_polled):
