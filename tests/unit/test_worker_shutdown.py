@@ -62,6 +62,21 @@ async def test_nothing_is_claimed_after_stop() -> None:
 
 
 @in_virtual_time
+async def test_claimer_that_waits_for_a_slot_at_stop_claims_nothing() -> None:
+    source, record = FakeSource(), Record()
+    source.publish("g")
+    source.publish("h")
+    pool = WorkerPool(source, slow, concurrency=1, on_event=record)
+    task = asyncio.create_task(pool.run())
+    await record.until("claimed")
+    await ticks(20)
+
+    await ended(pool, task)
+
+    assert source.calls["claim"] == 1
+
+
+@in_virtual_time
 async def test_idle_pool_stops_at_once() -> None:
     source = FakeSource()
     pool = WorkerPool(source, handled, claimers=8, poll_interval=1_000)
