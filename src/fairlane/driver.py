@@ -4,6 +4,7 @@ Everything else sees a `Driver` and its `Collection`s: a handful of typed verbs,
 (and on mongomock-motor, for users' unit tests).
 """
 
+import asyncio
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -363,9 +364,7 @@ class Driver:
         raise single from error
 
     async def close(self) -> None:
-        closing = self.client.close()
-        if closing is not None:
-            await closing
+        await _closed(self.client)
 
 
 async def connect(url: str, *, driver: str, connect_timeout: float, options: Document) -> Driver:
@@ -374,26 +373,36 @@ async def connect(url: str, *, driver: str, connect_timeout: float, options: Doc
     Raises `ConfigurationError` (bad URL, options, driver or credentials) or `ServerUnreachable`.
     """
     options.setdefault("serverSelectionTimeoutMS", round(connect_timeout * 1000))
-    opened = Driver(_open(url, driver, options))
+    client = _open(url, driver, options)
     try:
-        await opened.client.get_database("admin").command("ping")
+        opened = Driver(client)
+        await client.get_database("admin").command("ping")
     except driver_errors.OperationFailure as error:
-        await opened.close()
+        await _closed(client)
         if error.code != AUTHENTICATION_FAILED:
             raise
         raise ConfigurationError(
             f"the server at {_without_password(url)} refused the credentials"
         ) from None
     except driver_errors.ConnectionFailure as error:
-        await opened.close()
+        await _closed(client)
         problem = _mask(str(error), url).split(", Timeout:", 1)[0]
         raise ServerUnreachable(
             f"no server at {_without_password(url)} within {connect_timeout:g} s: {problem}"
         ) from None
     except BaseException:
-        await opened.close()
+        await _closed(client)
         raise
     return opened
+
+
+async def _closed(client: Any) -> None:
+    if _kind_of(client) == "motor":  # it says good-bye to the server, in the calling thread
+        await asyncio.to_thread(client.close)
+        return
+    closing = client.close()
+    if closing is not None:
+        await closing
 
 
 def _open(url: str, driver: str, options: Document) -> Any:
