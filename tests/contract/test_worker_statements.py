@@ -243,6 +243,26 @@ async def test_handler_cut_off_by_the_drain_deadline_is_not_charged_an_attempt(
     assert lease.attempt == 1
 
 
+async def test_cancelled_run_leaves_nothing_leased_and_charges_no_attempt(
+    transport: Transport, make_pool: MakePool
+) -> None:
+    """Statements 36 and 42, at any moment of a run."""
+    await transport.publish_many([(f"g{n}", n) for n in range(4)])
+
+    async def handle(_: Lived) -> None:
+        await asyncio.sleep(3_600)
+
+    for moment in range(30):
+        run = asyncio.create_task(make_pool(handle, concurrency=4, claimers=2).run())
+        await asyncio.sleep(moment / 2_000)
+        run.cancel()
+        await asyncio.wait([run])
+        assert run.cancelled()
+
+    leases = await transport.claim_many("next", 5)
+    assert [lease.attempt for lease in leases] == [1] * 4
+
+
 async def test_message_whose_workers_died_is_dead_lettered_instead_of_delivered(
     transport: Transport, make_pool: MakePool, record: Record
 ) -> None:

@@ -1,0 +1,65 @@
+"""Publishing again what may have been published: statement 35, the caller's part."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from fairlane import AsyncMongoTransport, Duplicate, Lease
+
+Transport = AsyncMongoTransport[Any]
+Claim = Callable[..., Awaitable[Lease[Any]]]
+
+
+async def test_publish_with_a_message_id_can_be_repeated(transport: Transport) -> None:
+    """Statement 35: the caller did not see the answer of the first."""
+    first = await transport.publish("g", 1, message_id="m")
+    assert await transport.publish("g", 1, message_id="m") == first
+    assert (await transport.stats()).messages == 1
+
+
+async def test_publish_with_a_message_id_of_another_group_is_a_duplicate(
+    transport: Transport,
+) -> None:
+    await transport.publish("g", 1, message_id="m")
+    with pytest.raises(Duplicate, match="'g'"):
+        await transport.publish("h", 1, message_id="m")
+    assert (await transport.stats()).messages == 1
+
+
+async def test_repeated_publish_makes_a_half_done_one_whole(
+    transport: Transport, database: Any, claim: Claim
+) -> None:
+    """Statement 35: the first died between its two writes."""
+    seq = await transport.publish("g", 1, message_id="m")
+    await database["fairlane_locks"].delete_many({})
+    assert await transport.publish("g", 1, message_id="m") == seq
+    assert (await claim()).seq == seq
+
+
+async def test_repeated_publish_of_a_leased_message_changes_nothing_for_its_holder(
+    transport: Transport, claim: Claim
+) -> None:
+    """Statement 20."""
+    await transport.publish("g", 1, message_id="m")
+    lease = await claim()
+    await transport.publish("g", 1, message_id="m")
+    assert await transport.claim("w2") is None
+    assert await transport.ack(lease)
+    assert await transport.claim("w2") is None
+
+
+async def test_message_id_is_free_again_after_the_ack(transport: Transport, claim: Claim) -> None:
+    await transport.publish("g", 1, message_id="m")
+    await transport.ack(await claim())
+    assert await transport.publish("h", 1, message_id="m") == 2
+
+
+async def test_concurrent_publishes_with_one_message_id_store_one_message(
+    transport: Transport,
+) -> None:
+    """Statement 35."""
+    seqs = await asyncio.gather(*(transport.publish("g", 1, message_id="m") for _ in range(10)))
+    assert len(set(seqs)) == 1
+    assert (await transport.stats()).messages == 1
