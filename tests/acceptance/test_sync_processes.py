@@ -269,12 +269,12 @@ def test_forked_children_and_their_parent_work_side_by_side(run: Run) -> None:
     assert program.rest() == ""
 
 
-FORKED_WITH_LOCKS_HELD = """
+FORKED_WITH_LOCK_HELD = """
 portal = transport._portals[os.getpid()]
 held, let_go = threading.Event(), threading.Event()
 
 def hold():
-    with portal._lock, portal._thread._lock:
+    with portal._lock:
         held.set()
         let_go.wait()
 
@@ -293,8 +293,8 @@ say("end")
 
 
 @only_motor
-def test_forked_child_does_not_wait_for_locks_of_its_parent(run: Run) -> None:
-    assert run(FORKED_WITH_LOCKS_HELD).read_until("end") == ["0", "2"]
+def test_forked_child_does_not_wait_for_the_lock_of_its_parent(run: Run) -> None:
+    assert run(FORKED_WITH_LOCK_HELD).read_until("end") == ["0", "2"]
 
 
 FORKED_ITERATION = """

@@ -1,6 +1,7 @@
 """What a blocked thread waits for, and the call in the event loop that brings it about."""
 
 import asyncio
+import contextlib
 import os
 import threading
 from collections.abc import Awaitable, Callable
@@ -11,20 +12,25 @@ __all__ = ("Call", "Outcome")
 R = TypeVar("R")
 
 # On Windows no signal ends a wait that has no end of its own.
-WAIT: float | None = 0.2 if os.name == "nt" else None
+WAIT = 0.2 if os.name == "nt" else -1.0
 
 
 class Outcome(Generic[R]):
-    """A result or an error, to come from another thread; cancelled until something is known."""
+    """A result or an error, to come from another thread; cancelled until something is known.
+
+    Not a `threading.Event`: that holds a lock while it begins to wait. A signal handler may run
+    just then, and what it does may need the other thread, which would need that lock.
+    """
 
     def __init__(self) -> None:
-        self._known = threading.Event()
+        self._is_known = False
+        self._waiters: list[threading.Lock] = []
         self._result: R
         self._error: BaseException | None = asyncio.CancelledError()
 
     @property
     def is_known(self) -> bool:
-        return self._known.is_set()
+        return self._is_known
 
     @property
     def is_success(self) -> bool:
@@ -37,16 +43,25 @@ class Outcome(Generic[R]):
         self._error = error
 
     def publish(self) -> None:
-        """Wake those who wait; what was set before is final."""
-        self._known.set()
+        """Wake those who wait; what was set before is final. May be called again."""
+        self._is_known = True
+        while self._waiters:
+            with contextlib.suppress(IndexError):  # two threads publish at once
+                self._waiters.pop().release()
 
     def wait(self) -> None:
         """Wait until it is known. Raises only what a signal handler raises meanwhile."""
-        while not self._known.wait(WAIT):
-            continue
+        while not self._is_known:
+            self.wait_up_to(WAIT)
 
     def wait_up_to(self, seconds: float) -> None:
-        self._known.wait(seconds)
+        """Wait until it is known, or for so many seconds; -1 is for ever."""
+        waiter = threading.Lock()
+        waiter.acquire()
+        self._waiters.append(waiter)
+        # In this order: `publish` first sets this and then looks for waiters.
+        if not self._is_known:
+            waiter.acquire(timeout=seconds)
 
     def get(self) -> R:
         """Return the result, or raise the error with the traceback it has."""

@@ -62,6 +62,8 @@ class Portal(Generic[T]):
                 if self._thread is None or not self._thread.is_usable:
                     self._thread = LoopThread(self._name, self._enter)
                     self._thread.start()
+                    if self._is_closed:  # by a signal handler, just now
+                        self._thread.retire()
                 return self._thread
         raise refusal(self._name, is_exiting=self._is_exiting)
 

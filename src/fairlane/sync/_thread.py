@@ -8,6 +8,7 @@ import os
 import threading
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
+from functools import partial
 from typing import Any, Generic, TypeVar
 
 from fairlane.errors import ConfigurationError, FairlaneError
@@ -33,6 +34,10 @@ class LoopThread(Generic[T]):
 
     The thread is a daemon and never keeps a program alive. It belongs to one process: a forked
     child has not got the thread, and must not touch its connections.
+
+    There is no lock here: a signal handler may run while its thread holds one, and `join` the loop
+    thread that waits for it. Instead each side leaves its own mark before it looks for the other's:
+    a call is added before `_is_stopping` is read, and that is set before calls are looked for.
     """
 
     def __init__(self, name: str, enter: Callable[[], AbstractAsyncContextManager[T]]) -> None:
@@ -40,14 +45,11 @@ class LoopThread(Generic[T]):
         self._enter = enter
         self._pid = os.getpid()
         self._opening: Outcome[T] = Outcome()
-        # Reentrant: a signal handler or a finalizer may come in while its thread holds it.
-        self._lock = threading.RLock()
         self._calls: set[Call[Any]] = set()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._main: asyncio.Task[None] | None = None
         self._stop = asyncio.Event()
-        self._is_stopping = False
-        self._is_exiting = False
+        self._is_stopping = self._is_exiting = False
         self._grace = self._patience = 0.0
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
@@ -109,13 +111,10 @@ class LoopThread(Generic[T]):
         Calls may go on for `grace` seconds. Then they are cancelled, and have `patience` seconds
         to give back what they hold, before the resource is closed.
         """
-        if not self.is_mine:
-            return
-        with self._lock:
-            if not self._is_stopping:
-                self._is_stopping = True
-                self._grace, self._patience = grace, patience
-                self._tell(self._end)
+        if self.is_mine and not self._is_stopping:
+            self._grace, self._patience = grace, patience
+            self._is_stopping = True
+            self._tell(self._end)
 
     def join(self, timeout: float) -> bool:
         """Wait up to `timeout` seconds for the end; return whether it has come."""
@@ -141,32 +140,33 @@ class LoopThread(Generic[T]):
 
     def _submit(self, call: Call[Any]) -> None:
         """Hand the call to the loop; if it is too late for that, the call ends cancelled."""
-        context = contextvars.copy_context()
-        # Together, so that nothing is submitted after `_end`: no one would wake its thread.
-        with self._lock:
-            if self._is_stopping:
-                call.outcome.publish()
-                return
-            self._calls.add(call)
-            self._tell(call.begin, context)
+        self._calls.add(call)
+        if self._is_stopping:
+            self._forget(call)
+        else:
+            self._tell(partial(self._begin, call), contextvars.copy_context())
+
+    def _begin(self, call: Call[Any]) -> None:
+        if self._stop.is_set():
+            self._forget(call)
+        else:
+            call.begin()
 
     def _abandon(self, call: Call[Any]) -> None:
-        with self._lock:
-            if call not in self._calls:
-                return
+        if call in self._calls:
             self._tell(call.cancel)
-        call.outcome.wait_up_to(TIDY_UP)
+            call.outcome.wait_up_to(TIDY_UP)
 
     def _tell(
         self, callback: Callable[[], object], context: contextvars.Context | None = None
     ) -> None:
-        if self._loop is not None:
+        loop = self._loop
+        if loop is not None:
             with contextlib.suppress(RuntimeError):  # it has just ended; `_over` is about to run
-                self._loop.call_soon_threadsafe(callback, context=context)
+                loop.call_soon_threadsafe(callback, context=context)
 
     def _forget(self, call: Call[Any]) -> None:
-        with self._lock:
-            self._calls.discard(call)
+        self._calls.discard(call)
         call.outcome.publish()
 
     def _run(self) -> None:
@@ -182,11 +182,10 @@ class LoopThread(Generic[T]):
             self._over()
 
     async def _live(self) -> None:
-        with self._lock:
-            if self._is_stopping:
-                return
-            self._loop = asyncio.get_running_loop()
-            self._main = asyncio.current_task()
+        self._main = asyncio.current_task()
+        self._loop = asyncio.get_running_loop()
+        if self._is_stopping:
+            return
         async with self._enter() as resource:
             self._opening.succeed(resource)
             self._opening.publish()
@@ -199,7 +198,7 @@ class LoopThread(Generic[T]):
             self._main.cancel()
 
     async def _drain(self) -> None:
-        running = {call.task for call in self._calls if call.task is not None}
+        running = {call.task for call in tuple(self._calls) if call.task is not None}
         if running:
             _, running = await asyncio.wait(running, timeout=self._grace)
         for task in running:
@@ -209,13 +208,11 @@ class LoopThread(Generic[T]):
 
     def _over(self) -> None:
         """Leave nobody waiting, whatever happened in the loop."""
-        with self._lock:
-            self._is_stopping = True
-            self._loop = None
-            left, self._calls = self._calls, set()
+        self._is_stopping = True
+        self._loop = None
         self._opening.publish()
-        for call in left:
-            call.outcome.publish()
+        for call in tuple(self._calls):
+            self._forget(call)
 
 
 def refusal(name: str, *, is_exiting: bool) -> FairlaneError:
