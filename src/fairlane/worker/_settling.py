@@ -111,8 +111,8 @@ class Settler(Generic[E]):
 
     def _tell_unsettled(self, held: Held[E], why: str) -> None:
         logger.error(
-            "could not %s the message of group %r (seq %d): %s; it is delivered again once its "
-            "lease has run out",
+            "could not %s the message of group %r (seq %d): %s; unless the source did it all the "
+            "same, the message is delivered again when its lease has run out",
             held.outcome.verb,
             held.lease.group_id,
             held.lease.seq,

@@ -28,8 +28,9 @@ class WorkerEvent:
     """Something happened to one lease of a pool.
 
     Every `claimed` is followed by exactly one of `acked`, `nacked`, `dead_lettered`, `released`,
-    `lease_lost` (somebody else may have the group by now) and `unsettled` (the server did not
-    answer, or a thread could not be stopped: the message is delivered again after the visibility).
+    `lease_lost` (somebody else may have the group by now) and `unsettled` (the source did not
+    answer, or a thread could not be stopped: the message may be delivered again when its lease
+    has run out).
     `handler_failed` comes in between when the handler raised, `Retry` and `Reject` included.
 
     Attributes:

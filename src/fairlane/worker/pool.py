@@ -41,7 +41,9 @@ class WorkerPool(Generic[E]):
     While a handler works its lease is renewed every third of `visibility`. If the lease is lost, or
     cannot be renewed until a sixth of it is left, the handler is cancelled before another worker
     can start, and nothing is settled. A plain function runs in a thread, which cannot be
-    cancelled: then its result is discarded, and its slot stays taken until it returns.
+    cancelled: then its result is discarded, and its slot stays taken until it returns. One that
+    is still at work when the pool ends keeps its lease, which runs out by itself: given back, the
+    group would have two holders.
 
     Example:
         ```python
@@ -67,7 +69,7 @@ class WorkerPool(Generic[E]):
         poll_interval: seconds between two looks for work when there is none (up to a fifth
             longer). Publishes through the same source, and handlers that end, are seen at once.
         drain_timeout: seconds that running handlers may still take after `stop()`. Those left are
-            cancelled and their leases given back, the attempt not counted.
+            cancelled (a thread is left alone) and their leases given back, the attempt not counted.
         signals: let SIGINT and SIGTERM call `stop()`; a second one cancels the handlers.
         on_event: called in the event loop with a `WorkerEvent` for each thing that happens.
         lanes, batch: reserved for a later version; only the default is allowed.
