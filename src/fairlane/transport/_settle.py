@@ -53,7 +53,7 @@ class Settler:
 
     async def extend(self, lease: Lease[Any], visibility: float) -> Lease[Any]:
         until = await self._store.now() + visibility
-        if not await finish(self._change(lease, commands.extended(until=until))):
+        if not await self._change(lease, commands.extended(until=until)):
             raise LeaseLost(lease.group_id, lease.seq, lease.epoch)
         return replace(lease, expires_at=until)
 
