@@ -42,6 +42,9 @@ class Retry(Exception):
         self.delay: float | None = None if delay is None else seconds("delay", delay)
         super().__init__("retry" if delay is None else f"retry in {self.delay:g} s")
 
+    def __reduce__(self) -> tuple[type["Retry"], tuple[float | None]]:
+        return type(self), (self.delay,)
+
 
 class Reject(Exception):
     """Raised by a handler: this message can never succeed; move it to the dead letters."""
