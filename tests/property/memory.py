@@ -65,7 +65,7 @@ class MemoryDatabase:
                 if isinstance(model, InsertOne):
                     await collection.insert([model._doc])
                 elif isinstance(model, DeleteOne):
-                    await collection.delete_one(model._filter)
+                    await collection.delete_one(dict(model._filter))
                 else:
                     await collection.upsert([(model._filter, model._doc)])
             except DuplicateKeyError as error:

@@ -1,10 +1,10 @@
 """What the interleaving tests have in common: operations, and things that happen to them."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 from fairlane import Lease
-from property.script import Happening, Script
+from property.script import Happening, Script, crash
 from property.world import VISIBILITY, Participant, World
 
 __all__ = (
@@ -14,6 +14,7 @@ __all__ = (
     "PARKED_FOR",
     "SETTLEMENTS",
     "Move",
+    "died",
     "expired_and_claimed_by",
     "expired_and_settled_by",
     "expiry",
@@ -24,7 +25,7 @@ __all__ = (
 EXPIRY = VISIBILITY + 1.0
 PARKED_FOR = 600.0
 
-Move = Callable[[Participant, Lease[Any]], Awaitable[bool]]
+Move = Callable[[Participant, Lease[Any]], Coroutine[Any, Any, bool]]
 """Something done with a lease; returns whether it was still held."""
 
 
@@ -50,6 +51,15 @@ async def leased(world: World, worker: Participant, *, messages: int = 2) -> Lea
     for _ in range(messages):
         await publisher.publish()
     return await worker.claimed()
+
+
+async def died(
+    world: World, before: str, operation: Callable[[Participant], Coroutine[Any, Any, object]]
+) -> None:
+    """Let a participant die in the operation before its first driver call of that name."""
+    script = Script(before, crash)
+    await script.run(operation(await world.join(script)))
+    assert script.is_dead, f"{script} was not reached"
 
 
 async def snapshot(world: World) -> list[list[Any]]:

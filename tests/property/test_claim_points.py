@@ -1,13 +1,11 @@
 """Claim, disturbed at every driver call (statements 2, 33, 36, 44; faults 1, 7, 42)."""
 
 from collections.abc import Awaitable, Callable
-from typing import Any
 
 import pytest
 from pymongo.errors import AutoReconnect
 
-from fairlane import Lease
-from property.scenes import EXPIRY, MOVES, expired_and_settled_by, expiry
+from property.scenes import EXPIRY, MOVES, died, expired_and_settled_by, expiry, leased
 from property.script import (
     Happening,
     Point,
@@ -36,36 +34,26 @@ async def two_messages(world: World) -> None:
 
 async def settled_but_undeleted(world: World) -> None:
     """Settle the first of two messages and die before its clean-up."""
-    script = Script("messages.delete_one", crash)
-    dying = await world.join(script)
-    await two_messages(world)
-    await script.run(dying.ack(await world_lease(world)))
+    lease = await leased(world, await world.join(), messages=2)
+    await died(world, "messages.delete_one", lambda dying: dying.ack(lease))
 
 
 async def noted_but_unburied(world: World) -> None:
     """Dead-letter the first of two messages and die before it is moved."""
-    script = Script("messages.find_one", crash)
-    dying = await world.join(script)
-    await two_messages(world)
-    await script.run(dying.dead_letter(await world_lease(world)))
+    lease = await leased(world, await world.join(), messages=2)
+    await died(world, "messages.find_one", lambda dying: dying.dead_letter(lease))
 
 
 async def lock_without_messages(world: World) -> None:
     """Settle the only message and die before the lock is removed."""
-    script = Script("locks.delete_one", crash)
-    dying = await world.join(script)
-    await one_message(world)
-    await script.run(dying.ack(await world_lease(world)))
+    lease = await leased(world, await world.join(), messages=1)
+    await died(world, "locks.delete_one", lambda dying: dying.ack(lease))
 
 
 async def empty_group_first(world: World) -> None:
     await lock_without_messages(world)
     world.clock.advance(1.0)
     await (await world.join()).publish("h")
-
-
-async def world_lease(world: World) -> Lease[Any]:
-    return await (await world.join()).claimed()
 
 
 GROUPS: dict[str, Callable[[World], Awaitable[None]]] = {

@@ -3,11 +3,12 @@
 A message is visible in its group (`peek`) or among the dead letters.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
+from typing import Any
 
 import pytest
 
-from property.scenes import EXPIRY, leased
+from property.scenes import EXPIRY, died, leased
 from property.script import Happening, Script, at_every_point, cancel, crash, fail
 from property.world import Participant, Stage, World
 
@@ -43,19 +44,22 @@ async def places(world: World) -> list[str]:
 
 async def dead_lettered(world: World, *, is_moved: bool = True) -> None:
     """Dead-letter the first of two messages; leave the move to others if it is not moved."""
-    script = Script(None if is_moved else "messages.find_one", crash)
-    worker = await world.join(script)
+    worker = await world.join()
     lease = await leased(world, worker)
-    await script.run(worker.dead_letter(lease))
+    if is_moved:
+        await worker.dead_letter(lease)
+    else:
+        await died(world, "messages.find_one", lambda dying: dying.dead_letter(lease))
 
 
-def move_of(name: str) -> Callable[[Participant], Awaitable[object]]:
-    return {
-        "repair": Participant.repair,
-        "dead_letters": Participant.dead_events,
-        "redrive": Participant.redrive,
-        "claim": Participant.claim,
-    }[name]
+def move_of(name: str, mover: Participant) -> Coroutine[Any, Any, object]:
+    moves: dict[str, Callable[[], Coroutine[Any, Any, object]]] = {
+        "repair": mover.repair,
+        "dead_letters": mover.dead_events,
+        "redrive": mover.redrive,
+        "claim": mover.claim,
+    }
+    return moves[name]()
 
 
 async def test_interrupted_dead_letter_leaves_the_message_in_one_place(
@@ -103,8 +107,8 @@ async def test_two_movers_of_one_message_leave_it_in_one_place(
         world = await stage.fresh()
         await dead_lettered(world, is_moved=False)
         mover, other = await world.join(script), await world.join()
-        script.happening = lambda _: move_of(other_move)(other)
-        (await script.run(move_of(move)(mover))).result()
+        script.happening = lambda _: move_of(other_move, other)
+        (await script.run(move_of(move, mover))).result()
         assert len(await places(world)) == 1
         world.clock.advance(EXPIRY)
         await world.check()
@@ -119,7 +123,7 @@ async def test_move_that_is_interrupted_leaves_the_message_in_one_place(
     async def scenario(script: Script) -> None:
         world = await stage.fresh()
         await dead_lettered(world, is_moved=False)
-        await script.run(move_of(move)(await world.join(script)))
+        await script.run(move_of(move, await world.join(script)))
         assert len(await places(world)) == 1
         world.clock.advance(EXPIRY)
         await world.check()
@@ -190,8 +194,7 @@ async def test_redriven_message_that_is_settled_meanwhile_does_not_come_back(
     async def scenario(script: Script) -> None:
         world = await stage.fresh()
         await dead_lettered(world)
-        first = Script("messages.insert", crash)
-        await first.run((await world.join(first)).redrive())
+        await died(world, "messages.insert", Participant.redrive)
         mover, other = await world.join(script), await world.join()
 
         async def complete_and_settle(_: Script) -> None:
@@ -199,7 +202,7 @@ async def test_redriven_message_that_is_settled_meanwhile_does_not_come_back(
             await world.drain(other)
 
         script.happening = complete_and_settle
-        (await script.run(move_of(move)(mover))).result()
+        (await script.run(move_of(move, mover))).result()
         await world.check()
 
     await at_every_point(None, scenario)

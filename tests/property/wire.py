@@ -18,7 +18,6 @@ __all__ = ("Call", "Conduct", "Step", "Wire")
 
 PARTS = ("messages", "locks", "counters", "dead")
 VERBS = {InsertOne: "insert", UpdateOne: "upsert", DeleteOne: "delete_one"}
-BULK_VERBS = {InsertOne: "bulk_insert", UpdateOne: "bulk_upsert", DeleteOne: "bulk_delete"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +117,7 @@ class WiredClient:
             part = model._namespace.rpartition("_")[2]
             call = partial(self._inner.bulk_write, [model], **options)
             try:
-                await self._wire.send(part, BULK_VERBS[type(model)], call)
+                await self._wire.send(part, VERBS[type(model)], call)
             except AutoReconnect as error:  # the driver wraps it, so the wire does
                 raise ClientBulkWriteException({"error": error}, False) from error
             except ClientBulkWriteException as error:

@@ -9,7 +9,18 @@ from property.log import Log
 from property.memory import MemoryDatabase
 from property.wire import PARTS, Conduct, Wire, straight
 
-__all__ = ("ALL_PLACES", "PLACES", "MemoryStage", "Participant", "ServerStage", "Stage", "World")
+__all__ = (
+    "ALL_PLACES",
+    "PLACES",
+    "MemoryStage",
+    "Participant",
+    "ServerStage",
+    "Stage",
+    "World",
+    "documents",
+    "drain",
+    "judge",
+)
 
 Transport = AsyncMongoTransport[Any]
 
@@ -23,11 +34,10 @@ VISIBILITY = 30.0
 
 
 class Participant:
-    """One process: its own transport. What it does goes over a wire and is written to the log."""
+    """One process: its own transport. What it does is written to the log."""
 
-    def __init__(self, transport: Transport, wire: Wire, log: Log, name: str) -> None:
+    def __init__(self, transport: Transport, log: Log, name: str) -> None:
         self.transport = transport
-        self.wire = wire
         self.name = name
         self._log = log
 
@@ -95,7 +105,7 @@ class Participant:
         await self.transport.repair(full=full)
 
     async def dead_events(self) -> list[int]:
-        return [letter.event async for letter in self.transport.dead_letters()]
+        return [int(letter.event) async for letter in self.transport.dead_letters()]
 
     async def waiting_events(self, group_id: str = "g") -> list[int]:
         return [message.event for message in await self.transport.peek(group_id, 100)]
@@ -119,34 +129,17 @@ class World:
         transport, wire = await self._stage.transport(self._joined)
         wire.conduct = conduct
         self._joined += 1
-        return Participant(transport, wire, self.log, f"p{self._joined}")
+        return Participant(transport, self.log, f"p{self._joined}")
 
     async def check(self, *, full_repair: bool = False) -> None:
         """Drain everything an hour later and judge the run by the invariants I1 to I5."""
-        self.log.expect_none()
         self.clock.advance(HOUR)
-        janitor = await self.join()
-        await self.drain(janitor)
-        self.log.expect_published_are_settled()
-        letters = []
-        if await self._is_anything_left("messages", "locks", "dead"):
-            await janitor.repair(full=full_repair)
-            await self.drain(janitor)
-            letters = [letter async for letter in janitor.transport.dead_letters()]
-            assert not await self._is_anything_left("messages", "locks"), "I5"
-        self.log.check(letters)
+        await judge(self.log, await self.join(), full_repair=full_repair)
         self._stage.leftovers = ("counters", "dead")
-
-    async def _is_anything_left(self, *parts: str) -> bool:
-        return any([await self.stored(part) for part in parts])
 
     async def drain(self, worker: Participant) -> list[int]:
         """Claim and ack until nothing is due; return the events."""
-        events = []
-        while lease := await worker.claim():
-            assert await worker.ack(lease)
-            events.append(lease.event)
-        return events
+        return await drain(worker)
 
     async def live_events(self) -> list[int]:
         """Return the events of messages that are not settled, in order of their numbers."""
@@ -164,9 +157,41 @@ class World:
     async def stored(self, part: str) -> list[Any]:
         """Return the documents of a collection, as they are."""
         transport, _ = await self._stage.transport(0)
-        collection: Any = getattr(transport._store, part)
-        found: list[Any] = await collection._inner.find({}, sort=[("_id", 1)], limit=0)
-        return found
+        return await documents(transport, part)
+
+
+async def judge(log: Log, janitor: Participant, *, full_repair: bool = False) -> None:
+    """Drain and judge a run whose leases have all run out by the clock of the janitor."""
+    log.expect_none()
+    await drain(janitor)
+    log.expect_published_are_settled()
+    letters = []
+    if await _is_anything_left(janitor, "messages", "locks", "dead"):
+        await janitor.repair(full=full_repair)
+        await drain(janitor)
+        letters = [letter async for letter in janitor.transport.dead_letters()]
+        assert not await _is_anything_left(janitor, "messages", "locks"), "I5"
+    log.check(letters)
+
+
+async def drain(worker: Participant) -> list[int]:
+    events = []
+    while lease := await worker.claim():
+        assert await worker.ack(lease)
+        events.append(lease.event)
+    return events
+
+
+async def documents(transport: Transport, part: str) -> list[Any]:
+    """Read a collection past the wire, if there is one."""
+    collection: Any = getattr(transport._store, part)
+    collection = getattr(collection, "_inner", collection)
+    found: list[Any] = await collection.find({}, sort=[("_id", 1)], limit=0)
+    return found
+
+
+async def _is_anything_left(janitor: Participant, *parts: str) -> bool:
+    return any([await documents(janitor.transport, part) for part in parts])
 
 
 class Stage(Protocol):
@@ -186,7 +211,7 @@ class Stage(Protocol):
 class MemoryStage:
     def __init__(self, *, is_recent: bool) -> None:
         self.clock = ManualClock(START)
-        self.leftovers = PARTS
+        self.leftovers: tuple[str, ...] = PARTS
         self._is_recent = is_recent
         self._database = MemoryDatabase()
         self._transports: list[tuple[Transport, Wire]] = []
@@ -210,7 +235,7 @@ class ServerStage:
         self, make: Callable[..., Transport], clock: ManualClock, *, is_recent: bool
     ) -> None:
         self.clock = clock
-        self.leftovers = PARTS
+        self.leftovers: tuple[str, ...] = PARTS
         self._make = make
         self._is_recent = is_recent
         self._transports: list[tuple[Transport, Wire]] = []

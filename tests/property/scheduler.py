@@ -1,0 +1,221 @@
+"""Decide at every driver call which participant goes on, and what becomes of its call.
+
+Only one participant moves at a time, from one of its driver calls to the next. All that is left to
+chance is a sequence of choices, each one of n options: drawn from a seed (`Dice`), or walked
+through from first to last (`every_schedule`). The same choices give the same run.
+"""
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from contextlib import suppress
+from typing import Any
+
+from pymongo.errors import AutoReconnect
+
+from property.script import Crashed, Outcome
+from property.wire import Call, Conduct, Step
+
+__all__ = ("Actor", "Choose", "Dice", "Fate", "Scheduler", "every_schedule", "go")
+
+Choose = Callable[[int], int]
+"""Picks one of n options."""
+
+Fate = Callable[["Actor", Call], Awaitable[Any]]
+"""What becomes of a driver call."""
+
+
+class Dice:
+    """Choices drawn from a seed."""
+
+    def __init__(self, seed: object) -> None:
+        self._random = random.Random(f"{seed}")
+
+    def __call__(self, options: int) -> int:
+        return self._random.randrange(options)
+
+
+class Actor:
+    """A participant's program: a task that is parked at its driver calls until it may go on."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.is_dead = False
+        self.parked_at: Step | None = None
+        self.task: asyncio.Future[object] | None = None
+        self._operation: asyncio.Future[Any] | None = None
+        self._go_on: asyncio.Future[Fate] | None = None
+        self._changed = asyncio.Event()
+
+    async def attempt(self, operation: Coroutine[Any, Any, Any]) -> Outcome:
+        """Run an operation that may be cancelled; only a crash ends the program as well."""
+        self._operation = asyncio.ensure_future(operation)
+        await asyncio.wait((self._operation,))
+        if self._operation.cancelled():
+            return Outcome(error=asyncio.CancelledError())
+        error = self._operation.exception()
+        if isinstance(error, Crashed):
+            raise error
+        return Outcome(error=error) if error else Outcome(value=self._operation.result())
+
+    async def park(self, step: Step) -> Fate:
+        """Wait for a turn; return what is to become of the call."""
+        self._go_on = asyncio.get_running_loop().create_future()
+        self.parked_at = step
+        self._changed.set()
+        try:
+            return await self._go_on
+        finally:
+            self.parked_at = None
+
+    async def move(self, fate: Fate) -> None:
+        """Let the call happen and the program run on to its next one, or to its end."""
+        assert self._go_on is not None
+        self._changed.clear()
+        self._go_on.set_result(fate)
+        await self.rest()
+
+    async def cancel(self) -> None:
+        """Cancel the operation at work. A call that is not shielded ends here."""
+        assert self._operation is not None
+        assert self._go_on is not None
+        self._changed.clear()
+        self._operation.cancel()
+        if self._go_on.cancelled():
+            await self.rest()
+
+    async def rest(self) -> None:
+        """Wait until the program is parked or has ended."""
+        await self._changed.wait()
+
+    def start(self, program: Coroutine[Any, Any, object]) -> None:
+        self.task = asyncio.ensure_future(program)
+        self.task.add_done_callback(lambda _: self._changed.set())
+
+
+class Scheduler:
+    """Runs programs to their end, one driver call at a time.
+
+    Args:
+        choose: makes every choice.
+        fates: what may become of a call; one of them is chosen for each.
+        interlude: called before each turn, with `choose`; for what happens to all (the clock).
+    """
+
+    def __init__(
+        self,
+        choose: Choose,
+        *,
+        fates: tuple[Fate, ...] = (),
+        interlude: Callable[[Choose], object] = lambda _: None,
+    ) -> None:
+        self.trace: list[str] = []
+        self._choose = choose
+        self._fates = fates or (go,)
+        self._interlude = interlude
+
+    def conduct(self, actor: Actor) -> Conduct:
+        """Return what makes the actor's driver calls; to be put on its wire."""
+
+        async def park_and_call(step: Step, call: Call) -> Any:
+            if actor.is_dead:
+                raise Crashed
+            if actor.task is None or actor.task.done():  # before and after the play
+                return await call()
+            fate = await actor.park(step)
+            return await fate(actor, call)
+
+        return park_and_call
+
+    async def run(self, programs: Mapping[Actor, Coroutine[Any, Any, object]]) -> None:
+        """Run the programs until all have ended; raise what any of them raised."""
+        for actor, program in programs.items():
+            actor.start(program)
+            await actor.rest()
+        while parked := [actor for actor in programs if actor.parked_at is not None]:
+            await self._turn(parked)
+        for actor in programs:
+            assert actor.task is not None
+            with suppress(Crashed):
+                await actor.task
+
+    async def _turn(self, parked: list[Actor]) -> None:
+        self._interlude(self._choose)
+        actor = parked[self._pick(len(parked))]
+        fate = self._fates[self._pick(len(self._fates))]
+        self.trace.append(f"{actor.name} {actor.parked_at} {getattr(fate, '__name__', fate)}")
+        if fate is cancel:
+            await actor.cancel()
+        else:
+            await actor.move(fate)
+
+    def _pick(self, options: int) -> int:
+        return self._choose(options) if options > 1 else 0
+
+
+async def go(_: Actor, call: Call) -> Any:
+    return await call()
+
+
+async def crash_before(actor: Actor, _: Call) -> Any:
+    actor.is_dead = True
+    raise Crashed
+
+
+async def crash_after(actor: Actor, call: Call) -> Any:
+    await call()
+    actor.is_dead = True
+    raise Crashed
+
+
+async def refuse(_: Actor, __: Call) -> Any:
+    raise AutoReconnect("connection closed before the command was sent")
+
+
+async def lose_reply(_: Actor, call: Call) -> Any:
+    await call()
+    raise AutoReconnect("connection closed before the reply came")
+
+
+async def cancel(_: Actor, __: Call) -> Any:
+    """Stands for a cancellation of the operation; the call itself waits for another turn."""
+    raise AssertionError
+
+
+class Walk:
+    """Repeats a given beginning of choices, then takes the first option; notes all choices."""
+
+    def __init__(self, beginning: list[int]) -> None:
+        self._beginning = beginning
+        self.made: list[tuple[int, int]] = []
+
+    def __call__(self, options: int) -> int:
+        number = len(self.made)
+        choice = self._beginning[number] if number < len(self._beginning) else 0
+        self.made.append((choice, options))
+        return choice
+
+    def next_beginning(self) -> list[int] | None:
+        """Return the choices of the next schedule up to the first new one; None after the last."""
+        made = list(self.made)
+        while made and made[-1][0] + 1 == made[-1][1]:
+            made.pop()
+        if not made:
+            return None
+        return [choice for choice, _ in made[:-1]] + [made[-1][0] + 1]
+
+
+async def every_schedule(play: Callable[[Choose], Awaitable[object]]) -> int:
+    """Play every schedule there is, depth first; return how many there were."""
+    number = 0
+    beginning: list[int] | None = []
+    while beginning is not None:
+        walk = Walk(beginning)
+        try:
+            await play(walk)
+        except Exception as error:
+            error.add_note(f"choices: {[choice for choice, _ in walk.made]}")
+            raise
+        number += 1
+        beginning = walk.next_beginning()
+    return number
