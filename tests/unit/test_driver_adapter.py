@@ -1,0 +1,129 @@
+"""What the adapter decides without a server."""
+
+from typing import Any
+
+import pytest
+from mongomock_motor import AsyncMongoMockClient
+from motor.motor_asyncio import AsyncIOMotorClient
+from pymongo import AsyncMongoClient, MongoClient, WriteConcern
+from pymongo.errors import BulkWriteError, DuplicateKeyError, OperationFailure
+
+from fairlane import ConfigurationError
+from fairlane.driver import (
+    Driver,
+    _as_single,
+    _at_least_majority,
+    _kind_of,
+    _mask,
+    _without_password,
+)
+
+HOST = "127.0.0.1:27017"
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        (f"mongodb://{HOST}/db", f"mongodb://{HOST}/db"),
+        (f"mongodb://joe@{HOST}/", f"mongodb://joe@{HOST}/"),
+        (f"mongodb://joe:pw@{HOST}/", f"mongodb://joe:***@{HOST}/"),
+        ("mongodb+srv://joe:pw@h.example/", "mongodb+srv://joe:***@h.example/"),
+        ("mongodb://joe:p%40w@a:1,b:2/?x=1", "mongodb://joe:***@a:1,b:2/?x=1"),
+        ("mongodb://joe:p@w@a:1", "mongodb://joe:***@a:1"),
+        ("mongodb://joe:p:w@a:1", "mongodb://joe:***@a:1"),
+        ("mongodb://joe:p/w@a:1", "mongodb://joe:***@a:1"),
+        ("mongodb://joe:p/w?x@a:1", "mongodb://joe:***@a:1"),
+        ("mongodb://joe:1/w@a:1", "mongodb://joe:***@a:1"),
+        ("mongodb://joe:123@a:1", "mongodb://joe:***@a:1"),
+        ("mongodb://:pw@a:1", "mongodb://:***@a:1"),
+        ("joe:pw@a:1", "joe:***@a:1"),
+        ("http://joe:pw@a:1", "http://joe:***@a:1"),
+        ("mongodb://a:1/?appName=b@c", "mongodb://a:1/?appName=b@c"),
+        ("mongodb://a:1,b:2/?appName=b@c", "mongodb://a:1,b:2/?appName=b@c"),
+        ("mongodb://a/?appName=b:c@d", "mongodb://a/?appName=b:c@d"),
+        ("mongodb://[::1]:27017/?appName=b@c", "mongodb://[::1]:27017/?appName=b@c"),
+        ("mongodb://joe:pw@a:1/?appName=b@c", "mongodb://joe:***@a:1/?appName=b@c"),
+        ("", ""),
+    ],
+)
+def test_url_is_shown_without_its_password(url: str, shown: str) -> None:
+    assert _without_password(url) == shown
+
+
+@pytest.mark.parametrize("form", ["p@s s", "p%40s%20s"])
+def test_password_is_masked_in_either_quoting(form: str) -> None:
+    url = f"mongodb://joe:p%40s%20s@{HOST}/"
+    assert _mask(f"cannot log in with {form}", url) == "cannot log in with ***"
+
+
+@pytest.mark.parametrize("url", [f"mongodb://{HOST}/", "mongodb://[::1", ""])
+def test_message_stays_where_there_is_no_password(url: str) -> None:
+    assert _mask("all is well", url) == "all is well"
+
+
+async def test_kinds_of_clients_are_told_apart() -> None:
+    motor, pymongo = AsyncIOMotorClient(connect=False), AsyncMongoClient[Any](connect=False)
+    assert _kind_of(motor) == "motor"
+    assert _kind_of(pymongo) == "pymongo"
+    assert _kind_of(AsyncMongoMockClient()) == "mongomock"
+    motor.close()
+    await pymongo.close()
+
+
+async def test_class_derived_from_a_client_is_of_its_kind() -> None:
+    class Mine(AsyncMongoClient[Any]):
+        """A client with something of its own."""
+
+    mine = Mine(connect=False)
+    assert _kind_of(mine) == "pymongo"
+    await mine.close()
+
+
+def test_database_of_a_fake_is_no_client() -> None:
+    with pytest.raises(ConfigurationError, match="client must be"):
+        _kind_of(AsyncMongoMockClient().get_database("x"))
+
+
+def test_blocking_client_is_no_client() -> None:
+    with (
+        MongoClient[Any](connect=False) as client,
+        pytest.raises(ConfigurationError, match="blocking MongoClient"),
+    ):
+        Driver(client)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "used"),
+    [
+        ({}, {"w": "majority"}),
+        ({"w": 1}, {"w": "majority"}),
+        ({"w": 3, "j": True, "wtimeout": 5}, {"w": "majority", "j": True, "wtimeout": 5}),
+        ({"w": "majority"}, {"w": "majority"}),
+        ({"w": "two-sites"}, {"w": "two-sites"}),
+        ({"j": False}, {"w": "majority", "j": False}),
+    ],
+    ids=str,
+)
+def test_write_concern_is_at_least_a_majority(wanted: dict[str, Any], used: dict[str, Any]) -> None:
+    assert _at_least_majority(WriteConcern(**wanted)) == WriteConcern(**used)
+
+
+def test_unacknowledged_writes_are_refused() -> None:
+    with pytest.raises(ConfigurationError, match="w=0"):
+        _at_least_majority(WriteConcern(w=0))
+
+
+@pytest.mark.parametrize(("code", "kind"), [(11_000, DuplicateKeyError), (121, OperationFailure)])
+def test_error_of_a_bulk_becomes_that_of_its_first_failed_write(
+    code: int, kind: type[OperationFailure]
+) -> None:
+    failed = {"index": 1, "code": code, "errmsg": "no", "op": {"event": "secret"}}
+    single = _as_single(BulkWriteError({"writeErrors": [failed], "nInserted": 1}))
+    assert type(single) is kind
+    assert single.code == code
+    assert "secret" not in str(single)
+
+
+def test_error_of_a_bulk_without_a_failed_write_stays_what_it_is() -> None:
+    error = BulkWriteError({"writeErrors": [], "writeConcernErrors": [{"code": 64}]})
+    assert _as_single(error) is error
