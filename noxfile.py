@@ -1,5 +1,6 @@
 """The only way things are run here: on a developer's machine, in `.ci/run` and on GitHub."""
 
+import os
 import re
 import shlex
 import shutil
@@ -103,4 +104,7 @@ def bench(session: nox.Session) -> None:
 def tests(session: nox.Session) -> None:
     """Run all five rooms. Arguments go to pytest: `nox -s tests -- tests/unit -x`."""
     session.install("-e", ".[test]")
-    session.run("pytest", *session.posargs)
+    # Each process starts a server of its own; on a shared one, a test that makes the server fail
+    # would make its neighbour's fail.
+    alone = session.posargs or "FAIRLANE_TEST_URL" in os.environ
+    session.run("pytest", *(session.posargs if alone else ("--numprocesses=2",)))

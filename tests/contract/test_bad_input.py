@@ -19,7 +19,7 @@ Snapshot = Callable[[], Awaitable[dict[str, Any]]]
 
 UNTOUCHED: dict[str, Any] = {}
 
-NOT_STR = [None, 1, 1.5, True, b"g", ["g"], {"$ne": ""}, ("g",), object()]
+NOT_STR = [None, 1, 1.5, True, b"g", ["g"], {"$ne": ""}, ("g",), object]
 NOT_A_PRIORITY = [-1, 5, 1.0, True, "1", None, math.nan, [1], 10**30]
 NOT_A_DURATION = [
     math.nan,
