@@ -5,6 +5,7 @@ from typing import Any
 from zlib import crc32
 
 from bson.int64 import Int64
+from bson.son import SON
 from pymongo.operations import IndexModel
 
 from fairlane.checks import text
@@ -99,9 +100,13 @@ def message(
 
 
 def definition(index: Document) -> Document:
-    """Return what defines an index, without what the server adds to it."""
+    """Return what defines an index, in plain dicts and without what the server adds to it."""
     added = ("v", "ns", "background")
-    return {key: value for key, value in index.items() if key not in added}
+    return {
+        key: value.to_dict() if isinstance(value, SON) else value
+        for key, value in index.items()
+        if key not in added
+    }
 
 
 def same_keys(index: Document, keys: Sequence[tuple[str, int]]) -> bool:
