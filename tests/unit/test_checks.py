@@ -59,13 +59,13 @@ def test_seconds_takes_numbers_and_timedeltas(value: Any, seconds: float) -> Non
     ids=repr,
 )
 def test_seconds_refuses_everything_else(value: Any) -> None:
-    with pytest.raises(ConfigurationError, match="^delay must be"):
+    with pytest.raises(ConfigurationError, match=r"^delay must be"):
         checks.seconds("delay", value)
 
 
 @pytest.mark.parametrize("value", [0, 0.0, -0.0, timedelta(0)], ids=repr)
 def test_positive_seconds_refuses_zero(value: Any) -> None:
-    with pytest.raises(ConfigurationError, match="^visibility must be longer than 0"):
+    with pytest.raises(ConfigurationError, match=r"^visibility must be longer than 0"):
         checks.positive_seconds("visibility", value)
 
 
@@ -80,7 +80,7 @@ def test_credit_takes_durations_and_infinity(value: Any) -> None:
 
 @pytest.mark.parametrize("value", [-1, -math.inf, math.nan, True, "60", None], ids=repr)
 def test_credit_refuses_everything_else(value: Any) -> None:
-    with pytest.raises(ConfigurationError, match="^credit must be"):
+    with pytest.raises(ConfigurationError, match=r"^credit must be"):
         checks.credit("credit", value)
 
 
@@ -91,7 +91,7 @@ def test_fraction_takes_0_to_1(value: Any) -> None:
 
 @pytest.mark.parametrize("value", [-0.1, 1.1, math.nan, True, "0.5", None], ids=repr)
 def test_fraction_refuses_everything_else(value: Any) -> None:
-    with pytest.raises(ConfigurationError, match="^jitter must be"):
+    with pytest.raises(ConfigurationError, match=r"^jitter must be"):
         checks.fraction("jitter", value)
 
 
@@ -102,7 +102,7 @@ def test_count_takes_positive_ints(value: int) -> None:
 
 @pytest.mark.parametrize("value", [0, -1, True, 1.0, "1", None], ids=repr)
 def test_count_refuses_everything_else(value: Any) -> None:
-    with pytest.raises(ConfigurationError, match="^n must be an int of at least 1"):
+    with pytest.raises(ConfigurationError, match=r"^n must be an int of at least 1"):
         checks.count("n", value)
 
 
@@ -119,7 +119,7 @@ def test_priority_takes_0_to_4(value: int) -> None:
 
 @pytest.mark.parametrize("value", [-1, 5, True, False, 1.0, "1", None, math.nan], ids=repr)
 def test_priority_refuses_everything_else(value: Any) -> None:
-    with pytest.raises(ConfigurationError, match="^priority must be an int from 0 to 4"):
+    with pytest.raises(ConfigurationError, match=r"^priority must be an int from 0 to 4"):
         checks.priority("priority", value)
 
 

