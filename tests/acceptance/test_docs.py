@@ -11,14 +11,16 @@ import time
 import urllib.error
 import urllib.request
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 import typer
 
+from fairlane import AsyncMongoTransport, Lease, schema
 from fairlane.cli.app import app
 
 ROOT = Path(__file__).parents[2]
@@ -79,6 +81,8 @@ RUNS = {
 WEB_APPS = {"fastapi_app.py", "aiohttp_app.py"}
 
 Prepare = Callable[[str], Path]
+Claim = Callable[..., Awaitable[Lease[Any]]]
+Snapshot = Callable[[], Awaitable[dict[str, list[Any]]]]
 
 
 @pytest.fixture
@@ -124,6 +128,29 @@ def test_command_reference_names_every_command_and_option() -> None:
     ]
     missing = [name for name in [*group.commands, *options] if name not in page]
     assert missing == []
+
+
+async def test_storage_reference_names_every_stored_field(
+    transport: AsyncMongoTransport[Any], claim: Claim, snapshot: Snapshot
+) -> None:
+    await transport.publish("dead", "event")
+    await transport.dead_letter(await claim(), "why")
+    await transport.publish("failed", "event", message_id="m")
+    await transport.nack(await claim(), error="why")
+    page = (DOCS / "reference" / "storage.md").read_text()
+    stored = await snapshot()
+    fields = {field for documents in stored.values() for each in documents for field in each}
+    assert {field for field in fields if f"`{field}`" not in page} == set()
+
+
+def test_storage_reference_names_every_index() -> None:
+    page = (DOCS / "reference" / "storage.md").read_text()
+    indexes = (*schema.MESSAGE_INDEXES, *schema.LOCK_INDEXES, *schema.DEAD_INDEXES)
+    keys = [
+        ", ".join(f"{field}: {direction}" for field, direction in index.document["key"].items())
+        for index in indexes
+    ]
+    assert [each for each in keys if f"`{each}`" not in page] == []
 
 
 @pytest.mark.parametrize("name", RUNS)
