@@ -6,7 +6,7 @@ Everything else sees a `Driver` and its `Collection`s: a handful of typed verbs,
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC
 from itertools import groupby
@@ -20,6 +20,7 @@ from bson.raw_bson import RawBSONDocument
 from pymongo import errors as driver_errors
 from pymongo.errors import DuplicateKeyError
 from pymongo.operations import DeleteOne, IndexModel, InsertOne, UpdateOne
+from pymongo.read_concern import ReadConcern
 from pymongo.read_preferences import ReadPreference
 from pymongo.write_concern import WriteConcern
 
@@ -57,7 +58,7 @@ DUPLICATE_KEY = 11000
 
 
 class Collection:
-    """A collection with pinned concerns: majority writes, reads on the primary, exact BSON."""
+    """A collection with pinned concerns: majority writes, local primary reads, exact BSON."""
 
     def __init__(self, raw: Any, kind: Kind, on_disconnect: Callable[[], None]) -> None:
         self._raw = raw
@@ -276,6 +277,8 @@ class Driver:
             name,
             codec_options=BSON if self.keeps_bytes else MOCK_BSON,
             read_preference=ReadPreference.PRIMARY,
+            # With a majority read a claim could see the lock of a publish and not yet its message.
+            read_concern=ReadConcern("local") if self.keeps_bytes else None,
             write_concern=self._write_concern,
         )
         return Collection(raw, self.kind, lambda: self.on_disconnect())
@@ -289,7 +292,11 @@ class Driver:
             return None
         reply = await self._hello()
         wire_version = reply.get("maxWireVersion", 0)
-        self.has_cross_collection_bulk = wire_version >= CROSS_COLLECTION_BULK_WIRE_VERSION
+        self.has_cross_collection_bulk = (
+            wire_version >= CROSS_COLLECTION_BULK_WIRE_VERSION
+            # PyMongo writes into the reply, which a client of raw documents does not allow.
+            and issubclass(self.client.codec_options.document_class, MutableMapping)
+        )
         self.has_union = wire_version >= UNION_WIRE_VERSION
         return float(reply["localTime"].timestamp())
 
