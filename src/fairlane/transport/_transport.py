@@ -271,7 +271,10 @@ class AsyncMongoTransport(Generic[E]):
 
     async def ack_many(self, leases: Iterable[Lease[E]]) -> list[bool]:
         """Settle each lease as `ack` does and return the results in order."""
-        return [await self.ack(lease) for lease in leases]
+        held = list(leases)
+        for lease in held:
+            _check(lease)
+        return [await self.ack(lease) for lease in held]
 
     async def nack(
         self, lease: Lease[E], delay: Seconds = 0.0, *, error: str | None = None
