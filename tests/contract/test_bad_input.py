@@ -1,14 +1,18 @@
 """What is refused, clearly and before anything is written: statements 25, 29, 47 and 48."""
 
 import math
+from collections import OrderedDict
 from collections.abc import Awaitable, Callable
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from types import SimpleNamespace
 from typing import Any
+from uuid import UUID
 
 import pytest
+from bson.raw_bson import RawBSONDocument
 from pymongo import MongoClient, ReadPreference, WriteConcern
+from pymongo.read_concern import ReadConcern
 
 from fairlane import AsyncMongoTransport, ConfigurationError, Lease
 
@@ -238,6 +242,14 @@ async def test_settlement_of_what_is_no_lease_is_refused(
     assert await snapshot() == UNTOUCHED
 
 
+async def test_ack_many_settles_none_if_one_is_no_lease(transport: Transport, claim: Claim) -> None:
+    await transport.publish("g", 1)
+    lease = await claim()
+    with pytest.raises(ConfigurationError, match="lease"):
+        await transport.ack_many([lease, None])  # type: ignore[list-item]
+    assert await transport.ack(lease)
+
+
 @pytest.mark.parametrize("seq", [0, -1, True, "1", 1.0], ids=repr)
 async def test_redrive_refuses_a_seq_that_is_no_positive_int(
     transport: Transport, snapshot: Snapshot, seq: Any
@@ -352,6 +364,52 @@ async def test_reads_go_to_the_primary_whatever_the_client_prefers(
     assert (await transport.stats()).messages == 1
     for collection in (transport._store.messages, transport._store.locks, transport._store.dead):
         assert collection._raw.read_preference == ReadPreference.PRIMARY
+
+
+@pytest.mark.parametrize("level", ["majority", "linearizable", "available", "snapshot"])
+async def test_reads_are_local_whatever_the_client_prefers(
+    connect: Callable[..., Any], driver: str, db_name: str, level: str
+) -> None:
+    """A majority read could miss the message of a lock that is there, and remove the lock."""
+    transport: Transport = AsyncMongoTransport(connect(driver, readConcernLevel=level), db_name)
+    await transport.publish("g", 1)
+    assert await transport.claim("w") is not None
+    for collection in (transport._store.messages, transport._store.locks, transport._store.dead):
+        assert collection._raw.read_concern == ReadConcern("local")
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"tz_aware": False},
+        {"uuidRepresentation": "pythonLegacy"},
+        {"document_class": RawBSONDocument},
+        {"document_class": OrderedDict},
+        {"retryWrites": False, "retryReads": False},
+        {"datetime_conversion": "DATETIME_MS"},
+        {"maxPoolSize": 1},
+        {"timeoutMS": 20_000},
+        {"compressors": "zlib"},
+    ],
+    ids=str,
+)
+async def test_options_of_the_client_change_nothing(
+    connect: Callable[..., Any], driver: str, db_name: str, options: dict[str, Any]
+) -> None:
+    """Events are the same whatever the client makes of documents."""
+    event = {"u": UUID(int=7), "t": datetime(2026, 11, 30, tzinfo=UTC), "n": [1, {"a": None}]}
+    transport: Transport = AsyncMongoTransport(connect(driver, **options), db_name)
+    await transport.publish_many([("g", event), ("g", 2)])
+    lease = await transport.claim("w")
+    assert lease is not None
+    assert lease.event == event
+    assert type(lease.event) is dict
+    assert await transport.dead_letter(lease, "why")
+    assert [letter.event async for letter in transport.dead_letters()] == [event]
+    assert await transport.redrive() == 1
+    stats = await transport.stats()
+    assert (stats.groups, stats.messages) == (1, 2)
+    assert (await transport.repair()).repaired == 0
 
 
 async def test_other_partitions_than_the_stored_ones_are_refused(

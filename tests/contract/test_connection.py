@@ -180,6 +180,14 @@ async def test_connect_timeout_wins_over_the_one_of_the_url(open_url: Open) -> N
     assert await seconds_until_unreachable(opening, port) < 1.3
 
 
+@pytest.mark.usefixtures("loose_sockets")
+async def test_cancelled_opening_closes_its_client(open_url: Open, silent_port: int) -> None:
+    """Statement 51: a client left open would warn, and warnings are errors here."""
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.2):
+            await open_url(f"mongodb://127.0.0.1:{silent_port}/", connect_timeout=30)
+
+
 async def test_wrong_credentials_fail_at_once(open_url: Open, fairlane_url: str) -> None:
     """Statement 52."""
     start = time.monotonic()
