@@ -1,0 +1,69 @@
+"""A group that is drained while somebody publishes into it: statements 32 and 33.
+
+Here the publish comes at one chosen place; `../property` puts it at every driver call.
+"""
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from fairlane import AsyncMongoTransport, Lease
+
+Transport = AsyncMongoTransport[Any]
+Claim = Callable[..., Awaitable[Lease[Any]]]
+
+
+async def test_publish_between_the_head_read_and_the_ack_is_claimable_afterwards(
+    transport: Transport, claim: Claim
+) -> None:
+    """Statement 32: the claim looked for more, and there was none."""
+    await transport.publish("g", 1)
+    lease = await claim()
+    await transport.publish("g", 2)
+    await transport.ack(lease)
+    assert (await claim()).event == 2
+
+
+async def test_publish_between_the_settlement_and_its_clean_up_is_claimable_afterwards(
+    transport: Transport, claim: Claim, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Statement 32."""
+    await transport.publish("g", 1)
+    lease = await claim()
+    tidy = transport._settler._tidy
+
+    async def publish_first(*arguments: Any, **options: Any) -> None:
+        await transport.publish("g", 2)
+        await tidy(*arguments, **options)
+
+    monkeypatch.setattr(transport._settler, "_tidy", publish_first)
+    await transport.ack(lease)
+    assert (await claim()).event == 2
+
+
+async def test_publish_between_an_empty_head_read_and_the_removal_is_claimed(
+    transport: Transport, claim: Claim, database: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Statement 33."""
+    await transport.publish("g", 1)
+    await database["fairlane_messages"].delete_many({})
+    abandon = transport._claimer._abandon
+
+    async def publish_first(group: dict[str, Any]) -> None:
+        await transport.publish("g", 2)
+        await abandon(group)
+
+    monkeypatch.setattr(transport._claimer, "_abandon", publish_first)
+    lease = await claim()
+    assert (lease.event, lease.attempt) == (2, 1)
+
+
+async def test_empty_group_is_removed_by_the_claim_that_finds_it(
+    transport: Transport, database: Any
+) -> None:
+    """Statement 33."""
+    await transport.publish("g", 1)
+    await database["fairlane_messages"].delete_many({})
+    assert await transport.claim("w") is None
+    assert await database["fairlane_locks"].count_documents({}) == 0
