@@ -301,13 +301,13 @@ class Driver:
         return float(reply["localTime"].timestamp())
 
     async def _hello(self) -> Document:
-        admin = self.client.get_database("admin", codec_options=BSON)
-        try:
-            reply: Document = await admin.command("hello")
+        admin = self.client.get_database("admin")
+        try:  # a command decodes as it is told itself, whatever its database says
+            reply: Document = await admin.command("hello", codec_options=BSON)
         except driver_errors.OperationFailure as error:
             if error.code != COMMAND_NOT_FOUND:  # before MongoDB 4.4.2
                 raise
-            reply = await admin.command("isMaster")
+            reply = await admin.command("isMaster", codec_options=BSON)
         return reply
 
     async def find_and_one(
