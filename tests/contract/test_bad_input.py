@@ -312,7 +312,7 @@ async def test_constructor_takes_a_name_that_mongodb_takes(client: Any, db_name:
 
 async def test_blocking_client_is_refused_by_its_name() -> None:
     with (
-        MongoClient("mongodb://127.0.0.1:1", connect=False) as client,
+        MongoClient[Any]("mongodb://127.0.0.1:1", connect=False) as client,
         pytest.raises(ConfigurationError, match=r"blocking MongoClient.*MongoTransport"),
     ):
         AsyncMongoTransport(client)

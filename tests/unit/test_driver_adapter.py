@@ -62,7 +62,8 @@ def test_message_stays_where_there_is_no_password(url: str) -> None:
 
 
 async def test_kinds_of_clients_are_told_apart() -> None:
-    motor, pymongo = AsyncIOMotorClient(connect=False), AsyncMongoClient[Any](connect=False)
+    motor: Any = AsyncIOMotorClient(connect=False)
+    pymongo = AsyncMongoClient[Any](connect=False)
     assert _kind_of(motor) == "motor"
     assert _kind_of(pymongo) == "pymongo"
     assert _kind_of(AsyncMongoMockClient()) == "mongomock"

@@ -142,7 +142,7 @@ async def test_failed_refresh_keeps_the_old_offset_and_stays_due(world: World) -
 
 
 async def test_cancelled_refresh_stays_due(world: World) -> None:
-    task = asyncio.create_task(world.clock.refresh(asyncio.Event().wait))  # type: ignore[arg-type]
+    task = asyncio.create_task(world.clock.refresh(asyncio.Event().wait))
     await asyncio.sleep(0)
     task.cancel()
     await asyncio.wait((task,))

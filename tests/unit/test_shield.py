@@ -64,7 +64,7 @@ async def test_result_is_returned(write: Write) -> None:
 
 
 async def test_error_passes_through(write: Write) -> None:
-    async def broken() -> None:
+    async def broken() -> str:
         raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
