@@ -3,7 +3,7 @@
 import itertools
 import logging
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from datetime import UTC
 from typing import Any
 
@@ -124,7 +124,21 @@ async def test_new_group_of_a_machine_ahead_is_claimable_at_once(
     assert await behind.claim("w") is not None
 
 
+@pytest.fixture(params=["UTC", "Asia/Kolkata", "America/St_Johns"])
+def time_zone(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """The time zone of this machine, which is nobody's business."""
+    if not hasattr(time, "tzset"):
+        pytest.skip("this system has no tzset")
+    with monkeypatch.context() as patch:
+        patch.setenv("TZ", request.param)
+        time.tzset()
+        yield request.param
+    time.tzset()
+
+
+@pytest.mark.usefixtures("time_zone")
 async def test_default_clock_tells_the_time_of_the_server(client: Any, db_name: str) -> None:
+    """Statement 43."""
     transport: Transport = AsyncMongoTransport(client, db_name)
     await transport.publish("g", 1)
     lease = await transport.claim("w", VISIBILITY)

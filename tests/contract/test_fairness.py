@@ -198,6 +198,23 @@ async def test_infinite_credit_always_serves_new_groups_first(
         await transport.ack(lease)
 
 
+async def test_infinite_credit_stores_what_the_original_design_does(
+    make_transport: MakeTransport, database: Any
+) -> None:
+    """Statement 30."""
+    await make_transport(new_group_credit=math.inf).publish("g", 1)
+    (lock,) = await database["fairlane_locks"].find().to_list(None)
+    assert lock["available_at"] == 0.0
+
+
+async def test_credit_does_not_reach_back_before_the_epoch(
+    make_transport: MakeTransport, database: Any
+) -> None:
+    await make_transport(clock=ManualClock(5.0)).publish("g", 1)
+    (lock,) = await database["fairlane_locks"].find().to_list(None)
+    assert lock["available_at"] == 0.0
+
+
 @pytest.mark.parametrize("tick", [0.0, 0.001], ids=["clock stands", "clock moves"])
 async def test_head_that_always_fails_does_not_keep_new_groups_waiting(
     transport: Transport, clock: ManualClock, tick: float

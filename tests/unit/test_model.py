@@ -12,9 +12,8 @@ import pytest
 from fairlane import DeadLetter, Lease, Message, RepairReport, TransportStats
 from fairlane.model import Seen
 
-MESSAGE = Message(
-    seq=7, group_id="g", event={"a": 1}, published_at=datetime(2026, 1, 1, tzinfo=UTC)
-)
+MOMENT = datetime(2026, 1, 1, tzinfo=UTC)
+MESSAGE = Message(seq=7, group_id="g", event={"a": 1}, published_at=MOMENT)
 VALUES: list[Any] = [
     MESSAGE,
     Lease(
