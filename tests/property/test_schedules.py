@@ -30,7 +30,7 @@ from property.world import MemoryStage, Stage
 
 FATES = (go,) * 60 + (crash_before, crash_after, refuse, lose_reply, cancel, cancel)
 STEPS_OF_TIME = (0.5, 6.0, EXPIRY)
-IN_MEMORY = 800
+IN_MEMORY = 500
 ON_SERVER = 10
 
 
@@ -66,6 +66,7 @@ async def play_at_random(stage: Stage, seed: int, mood: str, *, redrives: bool =
         programs[actor] = program(actor, participant, Dice(f"{seed} {name}"))
     try:
         await scheduler.run(programs)
+        await world.expect_stats_agree()
         await world.check(full_repair=True)
     except Exception as error:
         error.add_note("\n".join((f"FAIRLANE_SEED={seed}", *scheduler.trace, *world.log.lines)))

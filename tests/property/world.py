@@ -105,7 +105,8 @@ class Participant:
         await self.transport.repair(full=full)
 
     async def dead_events(self) -> list[int]:
-        return [int(letter.event) async for letter in self.transport.dead_letters()]
+        events = [letter.event async for letter in self.transport.dead_letters()]
+        return [event for event in events if event is not None]
 
     async def waiting_events(self, group_id: str = "g") -> list[int]:
         return [message.event for message in await self.transport.peek(group_id, 100)]
@@ -136,6 +137,15 @@ class World:
         self.clock.advance(HOUR)
         await judge(self.log, await self.join(), full_repair=full_repair)
         self._stage.leftovers = ("counters", "dead")
+
+    async def expect_stats_agree(self) -> None:
+        """Compare the statistics with a count of the documents, while nobody moves."""
+        stats = await (await self.join()).transport.stats()
+        assert stats.messages == len(await self.live_events())
+        assert stats.groups == len(await self.stored("locks"))
+        assert stats.groups == stats.ready + stats.leased + stats.parked
+        risen = [letter for letter in await self.stored("dead") if "redriven_as" in letter]
+        assert stats.dead == len(await self.stored("dead")) - len(risen)
 
     async def drain(self, worker: Participant) -> list[int]:
         """Claim and ack until nothing is due; return the events."""
