@@ -4,29 +4,36 @@ import random
 from dataclasses import dataclass
 from datetime import timedelta
 
-from fairlane.checks import fraction, seconds
+from fairlane.checks import Seconds, fraction, seconds
 
 __all__ = ("Backoff", "Reject", "Retry")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, init=False)
 class Backoff:
-    """Exponential back-off with full jitter above a half: `base * 2**(attempt - 1)`, at most `cap`.
+    """Exponential back-off with jitter: `base * 2**(attempt - 1)`, at most `cap`, less a random share.
 
     Attributes:
         base: delay after the first failed attempt, in seconds.
         cap: the longest delay, in seconds.
         jitter: share of the delay that is random, 0.0 to 1.0.
+
+    Raises:
+        ConfigurationError: an argument is not allowed.
     """
 
-    base: float = 1.0
-    cap: float = 300.0
-    jitter: float = 0.5
+    base: float
+    cap: float
+    jitter: float
 
-    def __post_init__(self) -> None:
-        seconds("base", self.base)
-        seconds("cap", self.cap)
-        fraction("jitter", self.jitter)
+    def __init__(self, *, base: Seconds = 1.0, cap: Seconds = 300.0, jitter: float = 0.5) -> None:
+        checked = {
+            "base": seconds("base", base),
+            "cap": seconds("cap", cap),
+            "jitter": fraction("jitter", jitter),
+        }
+        for name, value in checked.items():
+            object.__setattr__(self, name, value)
 
     def delay(self, attempt: int) -> float:
         """Return the seconds to wait after delivery number `attempt` (1 is the first) failed."""

@@ -1,6 +1,8 @@
 """How long a failed message waits."""
 
 import math
+from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -38,6 +40,16 @@ def test_delay_stays_within_its_jitter(jitter: float) -> None:
 def test_jitter_spreads_delays() -> None:
     backoff = Backoff(base=8, jitter=0.5)
     assert len({backoff.delay(1) for _ in range(100)}) > 50
+
+
+def test_backoff_takes_timedeltas_and_keeps_seconds() -> None:
+    backoff = Backoff(base=timedelta(seconds=5), cap=timedelta(minutes=1), jitter=0)
+    assert [backoff.delay(1), backoff.delay(9)] == [5.0, 60.0]
+    assert backoff == Backoff(base=5, cap=60, jitter=0)
+
+
+def test_backoff_can_be_replaced_in_part() -> None:
+    assert replace(Backoff(base=5, cap=60), cap=30) == Backoff(base=5, cap=30)
 
 
 def test_delay_without_a_base_is_zero() -> None:

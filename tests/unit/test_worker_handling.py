@@ -1,6 +1,7 @@
 """Return is ack, an exception is a later retry, and the dead letters are the end."""
 
 import asyncio
+from contextlib import suppress
 from typing import Any
 
 import anyio
@@ -167,6 +168,34 @@ def test_odd_exception_of_a_handler_is_a_failure_of_its_message_only(error: Base
         async with WorkerPool(source, raising(error), on_event=record):
             await record.until("acked")
         assert record.kinds == ["claimed", "handler_failed", "nacked", "claimed", "acked"]
+
+    scenario()
+
+
+class MuteReject(Reject):
+    def __init__(self) -> None:
+        pass
+
+
+class Abort(BaseException):
+    pass
+
+
+@pytest.mark.parametrize("error", [MuteReject, Abort])
+def test_failure_that_cannot_be_answered_is_counted_and_ends(error: type[BaseException]) -> None:
+    @in_virtual_time
+    async def scenario() -> None:
+        source, record = FakeSource(), Record()
+        source.publish("g")
+
+        async def handle(_: object) -> None:
+            raise error
+
+        with suppress(BaseExceptionGroup, Abort):
+            async with WorkerPool(source, handle, max_attempts=3, on_event=record):
+                await record.until("nacked")
+        assert source.groups["g"].attempts == 1
+        assert "released" not in record.kinds
 
     scenario()
 

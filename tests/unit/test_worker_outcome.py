@@ -1,5 +1,9 @@
 """What becomes of a message, as a table."""
 
+import math
+from datetime import timedelta
+from typing import Any
+
 import pytest
 
 from fairlane.retry import Backoff, Reject, Retry
@@ -48,6 +52,40 @@ def test_message_past_its_attempts_is_not_delivered() -> None:
 
     assert outcome is not None
     assert (outcome.verb, outcome.reason) == ("dead_letter", "worker lost after 3 attempts")
+
+
+class BrokenBackoff(Backoff):
+    def __init__(self, answer: Any) -> None:
+        super().__init__()
+        object.__setattr__(self, "answer", answer)
+
+    def delay(self, attempt: int) -> float:
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        return self.answer
+
+
+class BrokenRetry(Retry):
+    def __init__(self) -> None:
+        pass
+
+
+@pytest.mark.parametrize(
+    "answer", [TypeError("broken"), None, "1", -1.0, math.nan, timedelta(days=10**6)], ids=repr
+)
+def test_backoff_without_an_answer_is_a_counted_nack_with_the_standard_delay(answer: Any) -> None:
+    outcome = after_failure(
+        ValueError("bad"), attempt=2, max_attempts=3, backoff=BrokenBackoff(answer)
+    )
+
+    assert (outcome.verb, outcome.reason) == ("nack", "ValueError: bad")
+    assert 1.0 <= outcome.delay <= 2.0
+
+
+def test_retry_without_its_delay_is_a_counted_nack() -> None:
+    outcome = after_failure(BrokenRetry(), attempt=1, max_attempts=3, backoff=STEADY)
+
+    assert outcome.verb == "nack"
 
 
 def test_reason_is_bounded() -> None:

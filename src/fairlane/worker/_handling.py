@@ -13,7 +13,7 @@ from fairlane.retry import Reject, Retry
 from fairlane.worker._calling import Handler, ThreadCall, is_async
 from fairlane.worker._health import Vitals
 from fairlane.worker._held import Held
-from fairlane.worker._outcome import ACK, Outcome, after_failure, before_delivery
+from fairlane.worker._outcome import ACK, RELEASE, Outcome, after_failure, before_delivery
 from fairlane.worker._renewal import Renewer
 from fairlane.worker._settings import Settings
 from fairlane.worker._settling import Settler
@@ -74,6 +74,7 @@ class Handling(Generic[E]):
             await self._call(held)
         except asyncio.CancelledError as error:
             if _is_being_cancelled():
+                held.outcome = RELEASE
                 raise
             return self._failed(held, error)  # something the handler waited for was cancelled
         except (Exception, SystemExit) as error:

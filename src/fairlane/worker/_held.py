@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Generic
 import anyio
 
 from fairlane.model import E, Lease
-from fairlane.worker._outcome import RELEASE, Outcome
+from fairlane.worker._outcome import FAULT, Outcome
 
 if TYPE_CHECKING:
     from fairlane.worker._calling import ThreadCall
@@ -23,7 +23,7 @@ class Held(Generic[E]):
     Attributes:
         lease: the lease as last renewed.
         safe_until: until then nobody else can have the group.
-        outcome: what to settle it with; a handler that is cut off leaves `RELEASE`.
+        outcome: what to settle it with; `FAULT` until it is known.
         lost: why the lease is no longer ours; None while it is.
         renewing: the scope of its renewal; cancelled when the handler has ended.
         thread: where a plain function works on the message; it cannot be stopped.
@@ -34,7 +34,7 @@ class Held(Generic[E]):
         self.visibility = visibility
         # A claim may take long and lease late; it promises to leave half of the visibility.
         self.safe_until = max(asked_at + visibility, now + visibility / 2)
-        self.outcome: Outcome = RELEASE
+        self.outcome: Outcome = FAULT
         self.lost: str | None = None
         self.renewing = anyio.CancelScope()
         self.thread: ThreadCall[E] | None = None

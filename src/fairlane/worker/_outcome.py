@@ -1,11 +1,15 @@
 """Decide what becomes of a message. Nothing here waits, writes or reads a clock."""
 
+import logging
 from dataclasses import dataclass
 from typing import Literal
 
+from fairlane import checks
 from fairlane.retry import Backoff, Reject, Retry
 
-__all__ = ("ACK", "RELEASE", "Outcome", "after_failure", "before_delivery", "describe")
+__all__ = ("ACK", "FAULT", "RELEASE", "Outcome", "after_failure", "before_delivery", "describe")
+
+logger = logging.getLogger(__name__)
 
 MAX_TEXT = 1_000
 """Characters of an error's message that are kept."""
@@ -22,6 +26,10 @@ class Outcome:
 
 ACK = Outcome(verb="ack")
 RELEASE = Outcome(verb="release")
+FAULT = Outcome(verb="nack", delay=5.0, reason="a fault of the worker pool")
+"""It counts as an attempt: whatever fails here again and again must come to an end."""
+
+STANDARD = Backoff()
 
 
 def before_delivery(attempt: int, max_attempts: int) -> Outcome | None:
@@ -40,9 +48,16 @@ def after_failure(
     reason = describe(error)
     if attempt >= max_attempts:
         return Outcome(verb="dead_letter", reason=reason)
-    asked_for = error.delay if isinstance(error, Retry) else None
-    delay = backoff.delay(attempt) if asked_for is None else asked_for
-    return Outcome(verb="nack", delay=delay, reason=reason)
+    return Outcome(verb="nack", delay=_delay(error, attempt, backoff), reason=reason)
+
+
+def _delay(error: BaseException, attempt: int, backoff: Backoff) -> float:
+    try:
+        asked_for = error.delay if isinstance(error, Retry) else None
+        return checks.seconds("delay", backoff.delay(attempt) if asked_for is None else asked_for)
+    except Exception:  # applications derive from both
+        logger.exception("no delay from %r; the standard one is taken", backoff)
+        return STANDARD.delay(attempt)
 
 
 def describe(error: BaseException) -> str:

@@ -18,6 +18,7 @@ from fairlane.worker._handling import Handling
 from fairlane.worker._health import Vitals
 from fairlane.worker._held import Held
 from fairlane.worker._outage import Outage
+from fairlane.worker._outcome import RELEASE
 from fairlane.worker._renewal import Renewer
 from fairlane.worker._settings import Settings
 from fairlane.worker._settling import Settler
@@ -109,6 +110,7 @@ class Run(Generic[E]):
     async def _give_back(self, held: Held[E]) -> None:
         with self._vitals.leased():
             self._report("claimed", held.lease)
+            held.outcome = RELEASE
             await self._settler.settle(held)
 
     async def _repair(self) -> None:
