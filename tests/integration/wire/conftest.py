@@ -1,0 +1,136 @@
+"""Fixtures of the faults on the wire: worlds on a server, and the participant that is met."""
+
+import asyncio
+import gc
+from collections.abc import AsyncIterator, Callable, Iterator
+from typing import Any
+
+import pymongo.common
+import pytest
+
+from fairlane import AsyncMongoTransport
+from fairlane.testing import ManualClock
+from integration.wire.listener import Listener
+from integration.wire.play import JoinVictim, Player
+from integration.wire.proxy import Proxy
+from integration.wire.setups import Setup
+from property.script import Crashed
+from property.world import Participant, ServerStage
+
+Transport = AsyncMongoTransport[Any]
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line(
+        "markers",
+        "whole_matrix: a combination that only `-m whole_matrix` runs; a covering part runs always",
+    )
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if "whole_matrix" in (config.option.markexpr or ""):
+        return
+    left_out = [item for item in items if item.get_closest_marker("whole_matrix")]
+    items[:] = [item for item in items if item not in left_out]
+    config.hook.pytest_deselected(items=left_out)
+
+
+@pytest.fixture(autouse=True)
+def quick_discovery(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let drivers look for the server at once after an error, not half a second later."""
+    monkeypatch.setattr(pymongo.common, "MIN_HEARTBEAT_INTERVAL", 0.02)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def cheap_collections() -> Iterator[None]:
+    """Keep what was imported out of the garbage collections that follow each test."""
+    gc.freeze()
+    yield
+    gc.unfreeze()
+
+
+@pytest.fixture(autouse=True)
+async def no_stray_errors() -> AsyncIterator[None]:
+    """Invariant I6: no task dies unheard, nothing is left to the loop's exception handler."""
+    stray: list[dict[str, Any]] = []
+    loop = asyncio.get_running_loop()
+    loop.set_exception_handler(lambda _, context: stray.append(context))
+    yield
+    gc.collect()
+    await asyncio.sleep(0)
+    loop.set_exception_handler(None)
+    heard = [context for context in stray if not isinstance(context.get("exception"), Crashed)]
+    assert heard == []
+
+
+@pytest.fixture
+def setup(request: pytest.FixtureRequest) -> Setup:
+    """How the victim talks to its server; `@setups()` says."""
+    found: Setup = request.param
+    return found
+
+
+@pytest.fixture
+def driver(setup: Setup) -> str:
+    return setup.driver
+
+
+@pytest.fixture
+async def proxy(fairlane_url: str) -> AsyncIterator[Proxy]:
+    async with Proxy.opened(fairlane_url) as proxy:
+        yield proxy
+
+
+@pytest.fixture
+def victim_url(proxy: Proxy) -> str:
+    return proxy.url
+
+
+@pytest.fixture
+def victim_name() -> str:
+    """What the victim's client tells the server that it is called."""
+    return "victim"
+
+
+@pytest.fixture
+def listener() -> Listener:
+    """Hears the commands of the victim."""
+    return Listener()
+
+
+@pytest.fixture
+async def join_victim(
+    connect: Callable[..., Any],
+    victim_url: str,
+    victim_name: str,
+    setup: Setup,
+    db_name: str,
+    clock: ManualClock,
+    listener: Listener,
+) -> AsyncIterator[JoinVictim]:
+    """Return what adds the participant that the troubles are for to a world."""
+    client = connect(
+        setup.driver,
+        victim_url,
+        retryWrites=setup.retries,
+        retryReads=setup.retries,
+        appname=victim_name,
+        event_listeners=[listener],
+    )
+    transport: Transport = AsyncMongoTransport(client, db_name, clock=clock)
+    await transport.stats()
+    driver = transport._store.driver
+    driver.has_cross_collection_bulk = driver.has_union = setup.is_recent
+    yield lambda world: Participant(transport, world.log, victim_name)
+    await driver.close()  # while its server can be reached: without one, closing waits for it
+
+
+@pytest.fixture
+def stage(make_transport: Callable[..., Transport], clock: ManualClock) -> ServerStage:
+    """Worlds whose participants, the victim aside, reach the server unhindered, call by call."""
+    return ServerStage(make_transport, clock, is_recent=False)
+
+
+@pytest.fixture
+def player(stage: ServerStage, join_victim: JoinVictim) -> Player:
+    return Player(stage, join_victim)

@@ -1,0 +1,103 @@
+"""Commands and replies that get lost: every command of every operation (faults 2, 3, 6, 16)."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from pymongo.errors import AutoReconnect, DuplicateKeyError
+
+from fairlane.clock import ServerClock
+from integration.wire.operations import OPERATIONS, Operation
+from integration.wire.play import JoinVictim, Player
+from integration.wire.proxy import Fault, Kind, Proxy
+from integration.wire.setups import COVERING, PLAINEST, Setup, setups
+from property.script import Outcome
+from property.world import ServerStage
+
+
+class Loss:
+    """Lets the proxy lose something while it is entered."""
+
+    def __init__(self, proxy: Proxy, fault: Fault) -> None:
+        self._proxy = proxy
+        self._fault = fault
+        self.has_struck = False
+
+    @asynccontextmanager
+    async def __call__(self) -> AsyncIterator[None]:
+        self._proxy.arm(self._fault)
+        yield
+        self.has_struck = self._proxy.struck > 0
+        self._proxy.arm()
+
+
+async def at_every_command(
+    player: Player, proxy: Proxy, operation: Operation, **fault: Any
+) -> AsyncIterator[Outcome]:
+    """Play once for each command the operation sends; the last play, undisturbed, is not told."""
+    nth, has_struck = 1, True
+    while has_struck:
+        loss = Loss(proxy, Fault(nth=nth, **fault))
+        outcome = await player.play(operation, loss)
+        nth, has_struck = nth + 1, loss.has_struck
+        if has_struck:
+            yield outcome
+        else:
+            outcome.result()
+    assert nth > 2, "the operation sends no command"
+
+
+def is_told_apart(outcome: Outcome, setup: Setup) -> bool:
+    """Whether the server forgot that it had executed the command.
+
+    SecantusDB keeps no record of retryable bulkWrites: repeated by the driver, the insert of a
+    publish meets itself.
+    """
+    return setup.is_recent and isinstance(outcome.error, DuplicateKeyError)
+
+
+@setups(*COVERING)
+@pytest.mark.parametrize("name", OPERATIONS)
+async def test_lost_reply_breaks_no_invariant(
+    name: str, player: Player, proxy: Proxy, setup: Setup
+) -> None:
+    operation = OPERATIONS[name]
+    async for outcome in at_every_command(player, proxy, operation, kind="lose reply"):
+        if setup.retries and operation.is_repeatable and not is_told_apart(outcome, setup):
+            outcome.result()
+
+
+@setups(PLAINEST)  # sent again by the driver a command is as good as not lost
+@pytest.mark.parametrize("name", OPERATIONS)
+async def test_lost_command_breaks_no_invariant(name: str, player: Player, proxy: Proxy) -> None:
+    async for _ in at_every_command(player, proxy, OPERATIONS[name], kind="cut before"):
+        pass
+
+
+@setups(*COVERING)
+@pytest.mark.parametrize("kind", ["lose reply", "cut before"])
+async def test_claim_that_loses_its_head_read_gives_the_group_back(
+    kind: Kind, stage: ServerStage, join_victim: JoinVictim, proxy: Proxy, setup: Setup
+) -> None:
+    world = await stage.fresh()
+    other, victim = await world.join(), join_victim(world)
+    await other.publish()
+    head_read = "aggregate" if setup.is_recent else "find"
+    proxy.arm(Fault(kind=kind, command=head_read, times=2))  # the driver's repetition fails as well
+    with pytest.raises(AutoReconnect):
+        await victim.claim()
+    assert (await other.claimed()).attempt == 1
+
+
+@setups(*COVERING)
+async def test_lease_whose_head_read_took_long_is_not_handed_out(
+    stage: ServerStage, join_victim: JoinVictim, proxy: Proxy
+) -> None:
+    world = await stage.fresh()
+    victim = join_victim(world)
+    await (await world.join()).publish()
+    victim.transport._store.clock = server_clock = ServerClock()
+    proxy.arm(Fault(kind="delay", nth=2, seconds=0.6))
+    lease = await victim.claimed(visibility=1.0)
+    assert lease.expires_at - server_clock() >= 0.5
