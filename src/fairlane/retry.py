@@ -11,7 +11,7 @@ __all__ = ("Backoff", "Reject", "Retry")
 
 @dataclass(frozen=True, slots=True, init=False)
 class Backoff:
-    """Exponential back-off with jitter: `base * 2**(attempt - 1)`, at most `cap`, less a random share.
+    """Exponential back-off: `base * 2**(attempt - 1)`, at most `cap`, less a random share.
 
     Attributes:
         base: delay after the first failed attempt, in seconds.

@@ -50,6 +50,22 @@ async def test_settlement_survives_an_outage_shorter_than_the_lease() -> None:
     assert record.kinds == ["claimed", "acked"]
 
 
+@pytest.mark.parametrize("visibility", [6.0, 30.0])
+def test_second_try_comes_soon_after_an_unanswered_shielded_one(visibility: float) -> None:
+    @in_virtual_time
+    async def scenario() -> None:
+        source, record = FakeSource(), Record()
+        source.publish("g")
+        source.faults["ack"].append(Fault(hangs=True, is_shielded=True))
+        async with WorkerPool(source, handled, visibility=visibility, on_event=record):
+            claimed_at = (await record.until("claimed")) and now()
+            await record.until("acked")
+        assert now() - claimed_at <= min(5.1, visibility * 0.6)
+        assert record.kinds == ["claimed", "acked"]
+
+    scenario()
+
+
 @in_virtual_time
 async def test_settlement_is_given_up_with_the_lease() -> None:
     source, record = FakeSource(), Record()
@@ -92,7 +108,7 @@ async def test_settlement_refused_after_the_lease_ran_out_is_a_lost_lease() -> N
         source.take_away("g")
         source.groups["g"].available_at = float("inf")
         await anyio.sleep(29)
-        source.always["ack"] = Fault(delay=4)
+        source.always["ack"] = Fault(delay=2)
         await record.until("lease_lost")
 
     assert record.kinds == ["claimed", "lease_lost"]

@@ -147,6 +147,32 @@ async def test_claim_that_hangs_does_not_hold_up_the_stop() -> None:
 
 
 @in_virtual_time
+async def test_idle_pool_ends_within_three_seconds_of_an_unanswered_claim() -> None:
+    source = FakeSource()
+    source.always["claim"] = Fault(hangs=True, is_shielded=True)
+
+    async with WorkerPool(source, handled):
+        await source.until_called("claim", times=1)
+        stopped_at = now()
+
+    assert now() - stopped_at <= 3.01
+
+
+@in_virtual_time
+async def test_pool_whose_source_hangs_ends_within_six_seconds_of_its_drain_deadline() -> None:
+    source, record = FakeSource(), Record()
+    source.publish("g")
+    hang = Fault(hangs=True, is_shielded=True)
+
+    async with WorkerPool(source, busy, drain_timeout=10, on_event=record):
+        await record.until("claimed")
+        source.always.update(dict.fromkeys(("claim", "extend", "release"), hang))
+        stopped_at = now()
+
+    assert now() - stopped_at <= 16
+
+
+@in_virtual_time
 async def test_handlers_past_the_drain_deadline_are_cancelled_and_given_back_uncounted() -> None:
     source, record = FakeSource(), Record()
     source.publish("g")

@@ -13,6 +13,7 @@ import anyio.lowlevel
 
 from fairlane.errors import LeaseLost
 from fairlane.model import Lease
+from fairlane.shield import finish
 from fairlane.worker import Order, WorkerEvent
 
 T = TypeVar("T")
@@ -69,11 +70,15 @@ class Group:
 
 @dataclass(kw_only=True)
 class Fault:
-    """What one call does wrong: it raises before it does anything or afterwards, hangs, is slow."""
+    """What one call does wrong: it raises before it does anything or afterwards, hangs, is slow.
+
+    A shielded call that hangs does not end at once when it is cancelled, as the transport's do.
+    """
 
     before: Exception | None = None
     after: Exception | None = None
     hangs: bool = False
+    is_shielded: bool = False
     delay: float = 0.0
 
 
@@ -204,7 +209,8 @@ class FakeSource:
         fault = faults.popleft() if faults else self.always.get(verb, Fault())
         await anyio.lowlevel.checkpoint()
         if fault.hangs:
-            await anyio.sleep_forever()
+            forever = anyio.sleep_forever()
+            await (finish(forever) if fault.is_shielded else forever)
         if fault.delay:
             await anyio.sleep(fault.delay)
         if fault.before is not None:

@@ -30,8 +30,12 @@ __all__ = ("Run",)
 
 logger = logging.getLogger(__name__)
 
-CLAIM_SECONDS = 2.0
-"""How long a claim in flight may still take once the pool stops."""
+CLAIM_SECONDS = 1.0
+"""How long a claim in flight may still take once the pool stops. Then it is cancelled.
+
+An `AsyncMongoTransport` that hears nothing from its server takes two seconds to end then
+(`fairlane.shield.DEADLINE`): an idle pool is gone after three.
+"""
 
 REPAIR_SECONDS = 10.0
 

@@ -17,8 +17,13 @@ __all__ = ("Settler",)
 
 logger = logging.getLogger(__name__)
 
-TRY_SECONDS = 5.0
-"""How long one try may take. Cancellation does not cut it short: it bounds a shutdown too."""
+TRY_SECONDS = 3.0
+"""How long one try may take, of a short lease a sixth. Cancellation does not cut it short.
+
+Then the source is told to give up, and may finish what it has begun: an `AsyncMongoTransport` that
+hears nothing from its server takes `fairlane.shield.DEADLINE` for that, two seconds. So the second
+try begins five seconds after the first, and a shutdown waits so long for the last one.
+"""
 
 AGAIN = Backoff(base=0.05, cap=2.0)
 
@@ -64,7 +69,8 @@ class Settler(Generic[E]):
 
     async def _try_once(self, held: Held[E], *, is_first: bool) -> bool | None:
         try:
-            with anyio.move_on_after(TRY_SECONDS, shield=True):
+            limit = min(TRY_SECONDS, held.visibility / 6)
+            with anyio.move_on_after(limit, shield=True):
                 return await self._call(held)
         except LeaseLost:
             return False

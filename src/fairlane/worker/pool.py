@@ -135,10 +135,11 @@ class WorkerPool(Generic[E]):
     async def run(self) -> None:
         """Work until `stop()`; the pool may be run again afterwards.
 
-        Returns when all is settled or given back: `drain_timeout` after `stop()`, plus the seconds
-        that the source takes for the last settlements. Errors of the source do not end it: see
-        `health`. Run while it runs already, it waits for the same end. Cancelled, it cancels the
-        handlers and gives their leases back first.
+        Returns when all is settled or given back: `drain_timeout` after `stop()`, plus the time of
+        the last settlements: at most six seconds with an `AsyncMongoTransport` whose server does
+        not answer. Errors of the source do not end it: see `health`. Run while it runs already, it
+        waits for the same end. Cancelled, it cancels the handlers and gives their leases back
+        first.
 
         Raises:
             ConfigurationError: the source says that its settings are wrong.
