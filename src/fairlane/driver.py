@@ -6,12 +6,12 @@ Everything else sees a `Driver` and its `Collection`s: a handful of typed verbs,
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, MutableMapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC
 from itertools import groupby
 from typing import Any, Literal, TypeVar
-from urllib.parse import quote, unquote, urlsplit
+from urllib.parse import unquote
 
 import pymongo
 from bson.binary import UuidRepresentation
@@ -26,7 +26,17 @@ from pymongo.write_concern import WriteConcern
 
 from fairlane.errors import ConfigurationError, ServerUnreachable
 
-__all__ = ("Collection", "Delete", "Document", "Driver", "Insert", "Upsert", "UpsertOne", "connect")
+__all__ = (
+    "Collection",
+    "Delete",
+    "Document",
+    "Driver",
+    "Insert",
+    "Upsert",
+    "UpsertOne",
+    "close",
+    "connect",
+)
 
 Document = dict[str, Any]
 Kind = Literal["motor", "pymongo", "mongomock"]
@@ -100,11 +110,14 @@ class Collection:
 
     async def each(
         self, match: Document, *, sort: Sort, fields: Document | None = None
-    ) -> AsyncIterator[Document]:
+    ) -> AsyncGenerator[Document, None]:
         cursor = self._raw.find(match, fields).sort(list(sort))
         try:
             async for document in cursor:
                 yield document
+        except driver_errors.AutoReconnect:
+            self._on_disconnect()
+            raise
         finally:
             await cursor.close()
 
@@ -165,7 +178,7 @@ class Collection:
         try:
             await self._run(self._raw.bulk_write(models, ordered=True))
         except driver_errors.BulkWriteError as error:
-            raise _as_single(error) from error
+            raise _as_single(error) from None
 
     async def insert(self, documents: Sequence[Mapping[str, Any]]) -> None:
         """Insert documents in order. Raises `DuplicateKeyError` for a taken key."""
@@ -175,7 +188,7 @@ class Collection:
         try:
             await self._run(self._raw.insert_many(documents, ordered=True))
         except driver_errors.BulkWriteError as error:
-            raise _as_single(error) from error
+            raise _as_single(error) from None
 
     async def delete_one(self, match: Document) -> bool:
         result = await self._run(self._raw.delete_one(match))
@@ -375,42 +388,41 @@ class Driver:
         index = int((single.details or {}).get("idx", 0))
         if isinstance(models[index], UpdateOne) and isinstance(single, DuplicateKeyError):
             return index
-        raise single from error
+        raise single from None
 
     async def close(self) -> None:
-        await _closed(self.client)
+        await close(self.client)
 
 
-async def connect(url: str, *, driver: str, connect_timeout: float, options: Document) -> Driver:
-    """Open a client and see that a server answers within `connect_timeout` seconds.
+async def connect(url: str, *, driver: str, connect_timeout: float, options: Document) -> Any:
+    """Open a client, after seeing that a server answers within `connect_timeout` seconds.
+
+    A client of its own asks for that: the limit is not meant for later failovers.
 
     Raises `ConfigurationError` (bad URL, options, driver or credentials) or `ServerUnreachable`.
     """
-    options.setdefault("serverSelectionTimeoutMS", round(connect_timeout * 1000))
-    client = _open(url, driver, options)
+    limit = {"serverSelectionTimeoutMS": max(1, round(connect_timeout * 1000))}
+    client = _open(url, driver, {**options, **limit})
     try:
-        opened = Driver(client)
+        Driver(client)  # refuses what no transport can use
         await client.get_database("admin").command("ping")
     except driver_errors.OperationFailure as error:
-        await _closed(client)
         if error.code != AUTHENTICATION_FAILED:
             raise
-        raise ConfigurationError(
-            f"the server at {_without_password(url)} refused the credentials"
-        ) from None
+        raise ConfigurationError(f"the server at {_address(url)} refused the credentials") from None
+    except driver_errors.ConfigurationError as error:  # of a name that has to be looked up
+        raise _unusable(url, error) from None
     except driver_errors.ConnectionFailure as error:
-        await _closed(client)
-        problem = _mask(str(error), url).split(", Timeout:", 1)[0]
+        problem = re.sub(r" ?\(configured timeouts.*|, Timeout: .*", "", _masked(str(error), url))
         raise ServerUnreachable(
-            f"no server at {_without_password(url)} within {connect_timeout:g} s: {problem}"
+            f"no server at {_address(url)} within {connect_timeout:g} s: {problem}"
         ) from None
-    except BaseException:
-        await _closed(client)
-        raise
-    return opened
+    finally:
+        await close(client)
+    return _open(url, driver, options)
 
 
-async def _closed(client: Any) -> None:
+async def close(client: Any) -> None:
     if _kind_of(client) == "motor":  # it says good-bye to the server, in the calling thread
         await asyncio.to_thread(client.close)
         return
@@ -429,9 +441,13 @@ def _open(url: str, driver: str, options: Document) -> Any:
     except (driver_errors.PyMongoError, ValueError, TypeError) as error:
         if isinstance(error, ConfigurationError):
             raise
-        raise ConfigurationError(
-            f"cannot use the url {_without_password(url)!r}: {_mask(str(error), url)}"
-        ) from None
+        raise _unusable(url, error) from None
+
+
+def _unusable(url: str, error: Exception) -> ConfigurationError:
+    return ConfigurationError(
+        f"cannot use the url of {_address(url)}, or an option: {_masked(str(error), url)}"
+    )
 
 
 def _client_class(driver: str) -> Any:
@@ -489,29 +505,17 @@ def _as_single(error: driver_errors.OperationFailure) -> driver_errors.Operation
     return kind(first.get("errmsg", str(error)), first["code"], first)
 
 
-PASSWORD = re.compile(
-    r"""
-    ^ (\w[\w+.-]*://)? ([^/@:\[]*) :    # a scheme, a user
-    (?: [^/]*                            # the password of a right URL
-      | \d+/[^?]*                        # one that looks like a port, with a "/" unescaped
-      | (?!\d+[/?,]|//) .*               # one with a "/" unescaped; not the port of a host
-    ) @
-    """,
-    re.VERBOSE,
-)
+def _address(url: str) -> str:
+    """Return scheme and hosts of a URL, which may be a wrong one: never a user or a password."""
+    before, _, after = url.rpartition("@")
+    scheme, separator, rest = (before or after).partition("://")
+    hosts = after if before else rest if separator else scheme
+    return f"{scheme if separator else 'mongodb'}://{re.split('[/?]', hosts)[0]}"
 
 
-def _without_password(url: str) -> str:
-    """Mask the password of a URL, which may be a wrong one."""
-    return PASSWORD.sub(r"\1\2:***@", url)
-
-
-def _mask(message: str, url: str) -> str:
-    """Take the password out of a driver's message, in whichever quoting it stands there."""
-    try:
-        password = urlsplit(url).password
-    except ValueError:
-        password = None
-    for form in {password, unquote(password or ""), quote(password or "")} - {None, ""}:
-        message = message.replace(str(form), "***")
+def _masked(message: str, url: str) -> str:
+    """Return a driver's message, without any part of what stands before the hosts."""
+    secret = url.rpartition("@")[0].partition("://")[2].partition(":")[2]
+    for part in {secret, unquote(secret), *re.split("[/@:]", secret)} - {""}:
+        message = message.replace(part, "***")
     return message

@@ -1,7 +1,7 @@
 """The values that the transport hands out. All are immutable."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Generic
 
@@ -42,11 +42,15 @@ class Seen:
         version: of the lock when it was claimed; None where the original design wrote the lock.
         undeleted: settled messages whose documents may still exist.
         is_last: no message stood behind the leased ones.
+        at: when that was, in epoch seconds.
+        redriven_from: the number of the dead letter that the message was, if it was one.
     """
 
     version: int | None = None
     undeleted: tuple[int, ...] = ()
     is_last: bool = False
+    at: float = 0.0
+    redriven_from: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,8 +75,8 @@ class Lease(Generic[E]):
     attempt: int
     epoch: int
     expires_at: float
-    messages: tuple[Message[E], ...] = ()
-    _seen: Seen = Seen()
+    messages: tuple[Message[E], ...] = field(default=(), repr=False)
+    _seen: Seen = field(default=Seen(), repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

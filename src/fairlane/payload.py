@@ -1,6 +1,7 @@
 """Events as BSON: what cannot be stored is refused with its place, before anything is written."""
 
 from collections.abc import Iterator, Mapping
+from datetime import datetime
 from typing import Any, Generic, Protocol, TypeVar, cast
 
 import bson
@@ -85,6 +86,8 @@ def _encoded(codec: Codec[E], event: E) -> Any:
 def _bytes(value: Any) -> bytes:
     try:
         return _readable("event", value)
+    except PayloadError:
+        raise
     except CANNOT_ENCODE as error:
         path, problem = _locate("event", value, error)
         raise PayloadError(path, problem) from error
@@ -93,8 +96,17 @@ def _bytes(value: Any) -> bytes:
 def _readable(name: str, value: Any) -> bytes:
     """Encode a value, and see that it can be decoded: not so a UUID of three bytes."""
     data = bson.encode({name: value}, codec_options=BSON)
-    bson.decode(data, BSON)
+    if bson.decode(data, BSON)[name] != value:
+        _refuse_naive(name, value)
     return data
+
+
+def _refuse_naive(path: str, value: Any) -> None:
+    """Refuse datetimes without a zone: they would come back as another time, in UTC."""
+    if isinstance(value, datetime) and value.tzinfo is None:
+        raise PayloadError(path, "a datetime without a zone; give it a tzinfo")
+    for step, child in _children(value):
+        _refuse_naive(path + step, child)
 
 
 def _locate(path: str, value: Any, error: Exception) -> tuple[str, str]:

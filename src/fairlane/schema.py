@@ -17,6 +17,7 @@ __all__ = (
     "LOCK_INDEXES",
     "MESSAGE_INDEXES",
     "db_name",
+    "dead_letter",
     "definition",
     "message",
     "partition_of",
@@ -43,7 +44,7 @@ LOCK_INDEXES = (
 )
 DEAD_INDEXES = (
     IndexModel([("group_id", 1), ("_id", 1)]),
-    IndexModel([("redriven_as", 1)], sparse=True),
+    IndexModel([("rising", 1)], sparse=True),
 )
 
 MAX_NAMESPACE_BYTES = 255
@@ -86,6 +87,7 @@ def message(
     priority: int,
     published_at: float,
     message_id: str | None = None,
+    redriven_from: int | None = None,
 ) -> Document:
     document: Document = {
         "_id": Int64(seq),
@@ -96,7 +98,20 @@ def message(
     }
     if message_id is not None:
         document["message_id"] = message_id
+    if redriven_from is not None:
+        document["redriven_from"] = redriven_from
     return document
+
+
+def dead_letter(group_id: str, note: Document, message: Document) -> Document:
+    """Return a letter that nobody sees yet, from what the settlement noted in the lock."""
+    return {
+        "_id": Int64(note["seq"]),
+        "group_id": group_id,
+        **{key: note[key] for key in ("priority", "reason", "attempts", "died_at")},
+        "message": message,
+        "pending": True,
+    }
 
 
 def definition(index: Document) -> Document:

@@ -12,7 +12,7 @@ __all__ = ("finish",)
 T = TypeVar("T")
 logger: logging.Logger = logging.getLogger(__name__)
 
-DEADLINE = 10.0
+DEADLINE = 2.0
 
 
 async def finish(
@@ -25,6 +25,7 @@ async def finish(
 
     A cancelled caller never sees the result, so `undo` gets it first. From the moment of the
     cancellation `work` and `undo` have `deadline` seconds together; past it they are cancelled.
+    `asyncio.run` cancels all tasks when its main one ends, this `work` too: end your tasks first.
     """
     task = asyncio.ensure_future(work)
     try:

@@ -87,12 +87,20 @@ def settled(*, now: float, done: Sequence[int], dead: Document | None = None) ->
     }
     if dead is not None:
         values["dead"] = dead
-    return {"$set": values, "$unset": {"last_error": "", "is_new": ""}}
+    return {"$set": values, "$unset": {"last_error": "", "is_new": "", "head": ""}}
 
 
-def parked(*, at: float, error: str | None) -> Document:
-    """Give the group back until `at`; the head stays the head and its attempts stay counted."""
-    values: Document = {"token": None, "available_at": at}
+def parked(*, at: float, seq: int, attempt: int, error: str | None) -> Document:
+    """Give the group back until `at`; the head stays the head and its attempts stay counted.
+
+    `head` says whose attempts they are: a late publish with a smaller number may become the head.
+    """
+    values: Document = {
+        "token": None,
+        "available_at": at,
+        "head": Int64(seq),
+        "attempts": attempt,
+    }
     if error is not None:
         values["last_error"] = error
     return {"$set": values, "$unset": {"is_new": ""}}
@@ -104,8 +112,11 @@ def given_back(*, now: float) -> Document:
 
 
 def extended(*, until: float) -> Document:
-    """Keep the lease longer. The token stays: a lost reply must not lock the holder out."""
-    return {"$set": {"available_at": until}}
+    """Keep the lease longer. The token stays: a lost reply must not lock the holder out.
+
+    Race: an earlier extension that arrives late must not shorten a later one.
+    """
+    return {"$max": {"available_at": until}}
 
 
 def lifted(*, epoch: int) -> Document:

@@ -84,6 +84,7 @@ class Claimer(Generic[E]):
         )
         if group is None:
             return None
+        group["leased_at"] = now
         try:
             lease = await self._head_of(group)
             if lease is None:
@@ -100,15 +101,17 @@ class Claimer(Generic[E]):
         if "dead" in group:
             await self._burial.complete(group["_id"], group["dead"])
         head, floor = await self._read(group)
-        if head.deletable:
-            await self._store.messages.delete_many({"_id": {"$in": list(head.deletable)}})
+        for settled in head.deletable:
+            deletion = self._store.deletion(settled["_id"], settled.get("redriven_from"))
+            await self._store.driver.write_in_order(deletion)
         if head.message is None:
             await self._abandon(group)
             return None
+        if not await self._dead.is_live(head.message):
+            await self._skip(group, head.message)
+            return None
         if not await self._floors.lift(group, floor):
             return None
-        if "redriven_from" in head.message:
-            await self._dead.forget(head.message)
         return await self._decoded_lease(group, head.message, head)
 
     async def _read(self, group: Document) -> tuple[Head, Document | None]:
@@ -167,6 +170,11 @@ class Claimer(Generic[E]):
         logger.error("message %d of group %r %s", seq, group["_id"], reason)
         await self._settler.dead_letter(_lease(group, message, head), reason)
 
+    async def _skip(self, group: Document, message: Document) -> None:
+        """Delete a message that came back after it was settled, and let its group go on."""
+        await self._store.messages.delete_one({"_id": message["_id"]})
+        await self._free(group["_id"], group["token"])
+
     async def _abandon(self, group: Document) -> None:
         """Remove the lock of a group without messages, or give it back if one came meanwhile."""
         match = commands.abandoned(group["_id"], group["token"], version=group.get("version"))
@@ -218,9 +226,16 @@ def _lease(group: Document, message: Message[E], head: Head) -> Lease[E]:
         event=message.event,
         token=group["token"],
         priority=group.get("priority", 0),
-        attempt=group["attempts"],
+        # Attempts belong to the head that was parked; another one has slipped in before it.
+        attempt=group["attempts"] if group.get("head", message.seq) == message.seq else 1,
         epoch=group["epoch"],
         expires_at=group["available_at"],
         messages=(message,),
-        _seen=Seen(version=group.get("version"), undeleted=head.undeleted, is_last=head.is_last),
+        _seen=Seen(
+            version=group.get("version"),
+            undeleted=head.undeleted,
+            is_last=head.is_last,
+            at=group["leased_at"],
+            redriven_from=None if head.message is None else head.message.get("redriven_from"),
+        ),
     )

@@ -3,10 +3,15 @@
 A death is decided by the settlement, which leaves a note (`dead`) in the lock. The note is carried
 out at once, or by whoever looks next: the next claim of the group, `repair()`, or a reader of the
 dead letters. So a message is in its group or among the dead, never in both, never in neither.
+
+A letter is in one of three states. `pending`: its note is being carried out; nobody sees it. At
+rest: it is listed and can be redriven. `redriven_as`: its message is in its group again, under that
+number; the letter is the proof that the message is not settled yet, and goes with it.
 """
 
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
+from contextlib import aclosing, suppress
 from datetime import datetime
 from typing import Any, Generic, TypeVar
 
@@ -17,7 +22,6 @@ from pymongo.errors import DuplicateKeyError
 from fairlane import schema
 from fairlane.clock import instant
 from fairlane.driver import Document
-from fairlane.lease import commands
 from fairlane.model import DeadLetter
 from fairlane.payload import Payload, plain, stored
 from fairlane.shield import finish
@@ -29,8 +33,8 @@ E = TypeVar("E")
 logger = logging.getLogger(__name__)
 
 NOTED: Document = {"dead.seq": {"$exists": True}}
-RISEN: Document = {"redriven_as": {"$exists": True}}
-AT_REST: Document = {"redriven_as": {"$exists": False}}
+RISING: Document = {"rising": True}
+AT_REST: Document = {"redriven_as": {"$exists": False}, "pending": {"$exists": False}}
 
 
 class Burial:
@@ -39,17 +43,27 @@ class Burial:
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    async def complete(self, group_id: str, dead: Document) -> None:
-        """Copy the message to the dead letters, delete it, remove the note."""
-        seq = dead["seq"]
+    async def complete(self, group_id: str, note: Document) -> None:
+        """Copy the message to the dead letters, delete it, show the letter, remove the note.
+
+        Race: two carry out one note and one of them stands still, until the letter has been
+        redriven and is gone. The copy it makes then is pending, and the note, which it asks for
+        after that, is gone: so nobody ever sees that copy.
+        """
+        seq = note["seq"]
         # Its document is deleted only after the copy is stored: no document, nothing left to copy.
         message = await self._store.messages.undecoded().find_one({"_id": seq})
         if message is not None:
-            await self._store_copy(group_id, dead, message)
-            await self._store.messages.delete_one({"_id": seq})
-        await self._store.locks.update_one(
-            {"_id": group_id, "dead.seq": seq}, {"$unset": {"dead": ""}}
-        )
+            await self._copy(group_id, note, message)
+            deletion = self._store.deletion(seq, note.get("redriven_from"))
+            await self._store.driver.write_in_order(deletion)
+        match = {"_id": group_id, "dead.seq": seq}
+        copy = {"_id": seq, "pending": True}
+        if await self._store.locks.find_one(match, {"_id": 1}) is None:
+            await self._store.dead.delete_one(copy)
+            return
+        await self._store.dead.update_one(copy, {"$unset": {"pending": ""}})
+        await self._store.locks.update_one(match, {"$unset": {"dead": ""}})
 
     async def complete_all(self) -> int:
         """Carry out every note; return how many there were."""
@@ -59,13 +73,9 @@ class Burial:
             number += 1
         return number
 
-    async def _store_copy(self, group_id: str, dead: Document, message: Document) -> None:
-        note = {key: value for key, value in dead.items() if key != "seq"}
-        copy = {"_id": Int64(dead["seq"]), "group_id": group_id, **note, "message": message}
-        try:
-            await self._store.dead.insert([copy])
-        except DuplicateKeyError:  # another one, carrying out the same note, was quicker
-            return
+    async def _copy(self, group_id: str, note: Document, message: Document) -> None:
+        with suppress(DuplicateKeyError):  # another one, carrying out the same note, was quicker
+            await self._store.dead.insert([schema.dead_letter(group_id, note, message)])
 
 
 class DeadLetters(Generic[E]):
@@ -78,12 +88,12 @@ class DeadLetters(Generic[E]):
         await self._burial.complete_all()
         return await self._store.dead.count(AT_REST)
 
-    async def each(self, group_id: str | None) -> AsyncIterator[DeadLetter[E]]:
+    async def each(self, group_id: str | None) -> AsyncGenerator[DeadLetter[E], None]:
         await self._burial.complete_all()
-        async for document in self._store.dead.undecoded().each(
-            _matching(group_id, None), sort=[("_id", 1)]
-        ):
-            yield self._letter(document)
+        found = self._store.dead.undecoded().each(_matching(group_id, None), sort=[("_id", 1)])
+        async with aclosing(found) as documents:
+            async for document in documents:
+                yield self._letter(document)
 
     async def redrive(self, group_id: str | None, seq: int | None) -> int:
         """Publish dead letters again, oldest first; return how many this call decided on."""
@@ -99,21 +109,22 @@ class DeadLetters(Generic[E]):
     async def complete_redrives(self) -> int:
         """Finish redrives that were interrupted; return how many."""
         number = 0
-        async for document in self._store.dead.undecoded().each(RISEN, sort=[("_id", 1)]):
+        async for document in self._store.dead.undecoded().each(RISING, sort=[("_id", 1)]):
             if _can_rise(document):
                 await self._publish_again(document, document["redriven_as"])
                 number += 1
         return number
 
-    async def forget(self, message: Document) -> None:
-        """Delete the dead letter that a redriven message came from, before it is delivered.
+    async def is_live(self, message: Document) -> bool:
+        """Tell whether a message may be delivered: a redriven one needs its dead letter.
 
-        Race: a redrive interrupted before its own deletion: repeated after this message is
-        settled, it would insert it again.
+        Race: a redrive that stands still while another one completes it: what it inserts after the
+        message was settled must not be delivered again. The settlement deletes the letter first.
         """
-        await self._store.dead.delete_one(
-            {"_id": message["redriven_from"], "redriven_as": message["_id"]}
-        )
+        if "redriven_from" not in message:
+            return True
+        letter = {"_id": message["redriven_from"], "redriven_as": message["_id"]}
+        return await self._store.dead.find_one(letter, {"_id": 1}) is not None
 
     async def _redrive(self, seq: int) -> bool:
         letter = await self._store.dead.undecoded().find_one({"_id": seq, **AT_REST})
@@ -122,13 +133,14 @@ class DeadLetters(Generic[E]):
         renewed = await self._store.reserve(1)
         # Race: two redrives of one letter: the first to set `redriven_as` decides its only number.
         chosen = await self._store.dead.update_one(
-            {"_id": seq, **AT_REST}, {"$set": {"redriven_as": Int64(renewed)}}
+            {"_id": seq, **AT_REST}, {"$set": {"redriven_as": Int64(renewed), "rising": True}}
         )
         if chosen:
             await self._publish_again(letter, renewed)
         return chosen
 
     async def _publish_again(self, letter: Any, renewed: int) -> None:
+        """Insert the message under its new number and ready its group. May be repeated."""
         seq, group_id = letter["_id"], letter["group_id"]
         now = await self._store.now()
         message = schema.message(
@@ -137,22 +149,18 @@ class DeadLetters(Generic[E]):
             event=letter["message"]["event"],
             priority=letter["priority"],
             published_at=now,
+            redriven_from=seq,
         )
-        message["redriven_from"] = seq
-        try:
-            as_bytes = self._store.driver.keeps_bytes
+        as_bytes = self._store.driver.keeps_bytes
+        with suppress(DuplicateKeyError):  # an interrupted redrive got this far
             await self._store.messages.insert([stored(message, as_bytes=as_bytes)])
-        except DuplicateKeyError:  # an interrupted redrive got this far
-            pass
-        ready = commands.readied(
-            seq=renewed,
-            messages=1,
-            priority=letter["priority"],
-            partition=self._store.partition_of(group_id),
-            available_at=now,
+        ready = self._store.readying(
+            group_id, seq=renewed, messages=1, priority=letter["priority"], available_at=now
         )
-        await self._store.locks.upsert([({"_id": group_id}, ready)])
-        await self._store.dead.delete_one({"_id": seq, "redriven_as": renewed})
+        await self._store.driver.write_in_order([ready])
+        await self._store.dead.update_one(
+            {"_id": seq, "redriven_as": renewed}, {"$unset": {"rising": ""}}
+        )
 
     def _letter(self, document: Any) -> DeadLetter[E]:
         event, problem = self._event(document)

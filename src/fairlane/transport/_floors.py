@@ -4,6 +4,9 @@ A life begins at an epoch made from the sequence number of the publish that made
 number may be old: others may have published, and a whole life of the group may have passed, since
 it was reserved. So whoever removes a lock first raises the floor of its bucket of groups to the
 lock's epoch, and the first lease of a life is lifted above the floor.
+
+(A fresh number from the counter would do as well, for two more commands at the first lease of each
+life.)
 """
 
 from zlib import crc32
@@ -12,6 +15,7 @@ from bson.int64 import Int64
 
 from fairlane.driver import Document, Upsert
 from fairlane.lease import commands
+from fairlane.schema import EPOCH_STEP
 from fairlane.transport._store import Store
 
 __all__ = ("Floors",)
@@ -32,6 +36,12 @@ class Floors:
         """Return the write that must come before the removal of a lock with this epoch."""
         match = {"_id": self.id_of(group_id)}
         return Upsert(self._store.counters, match, {"$max": {"n": Int64(epoch)}})
+
+    async def raise_all(self) -> None:
+        """Raise every floor above all epochs handed out so far: all locks are to be removed."""
+        epoch = Int64(await self._store.reserve(1) * EPOCH_STEP)
+        ids = [f"epoch:{bucket}" for bucket in range(BUCKETS)]
+        await self._store.counters.upsert([({"_id": each}, {"$max": {"n": epoch}}) for each in ids])
 
     async def lift(self, group: Document, floor: Document | None) -> bool:
         """Lift a leased group above its floor; False if the lease is lost.

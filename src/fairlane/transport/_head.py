@@ -15,13 +15,13 @@ class Head:
     Attributes:
         message: the document to deliver; None if the group has no messages.
         is_last: nothing stands behind it.
-        deletable: settled messages whose documents were seen: an interrupted clean-up.
+        deletable: documents of settled messages: an interrupted clean-up.
         undeleted: settled messages that may exist behind the part that was read.
     """
 
     message: Document | None
     is_last: bool
-    deletable: tuple[int, ...]
+    deletable: tuple[Document, ...]
     undeleted: tuple[int, ...]
 
 
@@ -42,7 +42,7 @@ def judge(documents: Sequence[Document], done: Sequence[int]) -> Head:
     return Head(
         message=live[0] if live else None,
         is_last=len(live) < 2,
-        deletable=tuple(seq for seq in done if seq in seqs),
+        deletable=tuple(document for document in documents if document["_id"] in done),
         undeleted=tuple(
             seq for seq in done if seq not in seqs and not is_complete and seq > seqs[-1]
         ),

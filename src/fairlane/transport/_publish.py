@@ -9,7 +9,6 @@ from pymongo.errors import DuplicateKeyError
 from fairlane import checks, schema
 from fairlane.driver import Insert, Upsert
 from fairlane.errors import ConfigurationError, Duplicate
-from fairlane.lease import commands
 from fairlane.payload import Payload, stored
 from fairlane.shield import finish
 from fairlane.transport._store import Store
@@ -17,6 +16,8 @@ from fairlane.transport._store import Store
 __all__ = ("Draft", "Publisher")
 
 E = TypeVar("E")
+
+TRIES = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,10 +76,16 @@ class Publisher(Generic[E]):
     async def _write(self, drafts: Sequence[Draft], seqs: list[int], now: float) -> list[int]:
         messages = [self._insert(draft, seq, now) for draft, seq in zip(drafts, seqs, strict=True)]
         locks = self._ready(drafts, seqs, now)
-        try:
-            await self._store.driver.write_in_order([*messages, *locks])
-        except DuplicateKeyError as error:
-            return [await self._resolve(drafts[0], error, locks)]
+        for _ in range(TRIES - 1):
+            try:
+                await self._store.driver.write_in_order([*messages, *locks])
+            except DuplicateKeyError:
+                if (earlier := await self._earlier(drafts[0])) is None:
+                    continue  # settled meanwhile: its message_id is free again
+                await self._store.driver.write_in_order(locks)
+                return [earlier]
+            return seqs
+        await self._store.driver.write_in_order([*messages, *locks])
         return seqs
 
     def _insert(self, draft: Draft, seq: int, now: float) -> Insert:
@@ -99,33 +106,31 @@ class Publisher(Generic[E]):
         for draft, seq in zip(drafts, seqs, strict=True):
             groups.setdefault(draft.group_id, []).append((draft, seq))
         return [
-            Upsert(
-                self._store.locks,
-                {"_id": group_id},
-                commands.readied(
-                    seq=members[0][1],
-                    messages=len(members),
-                    priority=members[0][0].priority,
-                    partition=self._store.partition_of(group_id),
-                    available_at=max(0.0, now - self._credit),
-                ),
+            self._store.readying(
+                group_id,
+                seq=members[0][1],
+                messages=len(members),
+                priority=members[0][0].priority,
+                available_at=max(0.0, now - self._credit),
             )
             for group_id, members in groups.items()
         ]
 
-    async def _resolve(self, draft: Draft, error: DuplicateKeyError, locks: list[Upsert]) -> int:
-        """Answer a duplicate key: a repeated `message_id` is the earlier publish, made whole."""
-        earlier = None
-        if draft.message_id is not None:
-            earlier = await self._store.messages.find_one(
-                {"message_id": draft.message_id}, {"group_id": 1}
-            )
+    async def _earlier(self, draft: Draft) -> int | None:
+        """Return the number of the stored message with this `message_id`.
+
+        A repeated publish is the earlier one, made whole.
+        """
+        if draft.message_id is None:
+            return None
+        earlier = await self._store.messages.find_one(
+            {"message_id": draft.message_id}, {"group_id": 1}
+        )
         if earlier is None:
-            raise error
+            return None
         if earlier["group_id"] != draft.group_id:
             raise Duplicate(
                 f"message_id {draft.message_id!r} is in use by a message of group "
                 f"{earlier['group_id']!r}"
             )
-        await self._store.driver.write_in_order(locks)
         return int(earlier["_id"])

@@ -4,8 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from fairlane.driver import Document, UpsertOne
-from fairlane.lease import commands
+from fairlane.driver import Document, Upsert
 from fairlane.model import RepairReport
 from fairlane.transport._dead import Burial, DeadLetters
 from fairlane.transport._store import Store
@@ -125,21 +124,21 @@ class Repairer:
         locked = {lock["_id"] async for lock in locks}
         writes = [self._ready(name, groups[name]) for name in names if name not in locked]
         if writes:
-            await self._store.locks.upsert(writes)
+            await self._store.driver.write_in_order(writes)
         return len(writes)
 
-    def _ready(self, group_id: str, message: Document) -> UpsertOne:
+    def _ready(self, group_id: str, message: Document) -> Upsert:
         """Return what publish would have done.
 
         Race: the publish is still alive and readies the group too: that is the same upsert, and a
         group that was drained meanwhile gets a lock without messages, which the next claim removes.
         """
-        return {"_id": group_id}, commands.readied(
+        return self._store.readying(
+            group_id,
             seq=int(message["seq"]),
             messages=1,
             priority=message.get("priority") or 0,
-            partition=self._store.partition_of(group_id),
-            available_at=0.0,
+            available_at=0.0,  # it has waited long enough
         )
 
 

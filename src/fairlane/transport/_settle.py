@@ -5,13 +5,14 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
+import anyio
 from pymongo.errors import PyMongoError
 
 from fairlane.driver import Delete, Document, Write
 from fairlane.errors import LeaseLost
 from fairlane.lease import commands
 from fairlane.model import Lease
-from fairlane.shield import finish
+from fairlane.shield import DEADLINE, finish
 from fairlane.transport._dead import Burial
 from fairlane.transport._floors import Floors
 from fairlane.transport._store import Store
@@ -19,6 +20,9 @@ from fairlane.transport._store import Store
 __all__ = ("Settler",)
 
 logger = logging.getLogger(__name__)
+
+RECENT = 5.0
+"""Seconds for which a claim's look at its group is trusted; `repair()` allows for far more."""
 
 MAX_TEXT = 4_000
 """Characters of a reason or an error that are kept."""
@@ -41,7 +45,8 @@ class Settler:
     async def nack(self, lease: Lease[Any], delay: float, error: str | None) -> bool:
         at = await self._store.now() + delay
         kept = None if error is None else error[:MAX_TEXT]
-        return await finish(self._change(lease, commands.parked(at=at, error=kept)))
+        update = commands.parked(at=at, seq=lease.seq, attempt=lease.attempt, error=kept)
+        return await finish(self._change(lease, update))
 
     async def release(self, lease: Lease[Any]) -> bool:
         now = await self._store.now()
@@ -49,20 +54,22 @@ class Settler:
 
     async def release_all(self, leases: Iterable[Lease[Any]]) -> None:
         """Give leases back on the way out; those for which that fails run out by themselves."""
-        await finish(self._release_each(leases))
+        with anyio.move_on_after(DEADLINE):
+            await finish(self._release_each(leases))
 
     async def extend(self, lease: Lease[Any], visibility: float) -> Lease[Any]:
         until = await self._store.now() + visibility
         if not await self._change(lease, commands.extended(until=until)):
             raise LeaseLost(lease.group_id, lease.seq, lease.epoch)
-        return replace(lease, expires_at=until)
+        return replace(lease, expires_at=max(until, lease.expires_at))
 
     async def _release_each(self, leases: Iterable[Lease[Any]]) -> None:
         for lease in leases:
             try:
                 await self.release(lease)
             except PyMongoError:
-                logger.warning("group %r stays leased for now", lease.group_id, exc_info=True)
+                logger.warning("leases of a failed claim_many run out by themselves", exc_info=True)
+                return
 
     async def _change(self, lease: Lease[Any], update: Document) -> bool:
         match = commands.held(lease.group_id, lease.token)
@@ -85,6 +92,7 @@ class Settler:
         now = await self._store.now()
         dead: Document = {
             "seq": lease.seq,
+            "redriven_from": lease._seen.redriven_from,
             "priority": lease.priority,
             "reason": reason,
             "attempts": lease.attempt,
@@ -104,7 +112,7 @@ class Settler:
         try:
             if dead is not None:
                 await self._burial.complete(lease.group_id, dead)
-            await self._store.driver.write_in_order(self._leftovers(lease, done))
+            await self._store.driver.write_in_order(await self._leftovers(lease, done))
         except PyMongoError:
             logger.warning(
                 "group %r is settled; its clean-up is left to the next claim",
@@ -113,9 +121,13 @@ class Settler:
                 extra={"group_id": lease.group_id, "seq": lease.seq, "attempt": lease.attempt},
             )
 
-    def _leftovers(self, lease: Lease[Any], done: tuple[int, ...]) -> list[Write]:
-        deletions: list[Write] = [Delete(self._store.messages, {"_id": seq}) for seq in done]
-        if not lease._seen.is_last:
+    async def _leftovers(self, lease: Lease[Any], done: tuple[int, ...]) -> list[Write]:
+        """Return what deletes the message, and its group's lock if there is nothing behind it.
+
+        What older settlements left undeleted stays in `done` until a claim sees it.
+        """
+        deletions = self._store.deletion(lease.seq, lease._seen.redriven_from)
+        if not lease._seen.is_last or not await self._is_still_last(lease, done):
             return deletions
         match = commands.drained(
             lease.group_id, version=lease._seen.version, epoch=lease.epoch, done=done
@@ -123,6 +135,17 @@ class Settler:
         floor = self._floors.raised(lease.group_id, lease.epoch)
         return [*deletions, floor, Delete(self._store.locks, match)]
 
+    async def _is_still_last(self, lease: Lease[Any], done: tuple[int, ...]) -> bool:
+        """Look again if the claim's look is old.
+
+        Race: a publisher that died after its insert, before it bumped `version`: `repair()` saw the
+        lock of a long lease, did nothing, and will not look at that message again.
+        """
+        if await self._store.now() - lease._seen.at < RECENT:
+            return True
+        match = {"group_id": lease.group_id, "_id": {"$nin": list(done)}}
+        return await self._store.messages.find_one(match, {"_id": 1}) is None
+
 
 def _done(lease: Lease[Any]) -> tuple[int, ...]:
-    return (*lease._seen.undeleted, *(message.seq for message in lease.messages))
+    return (*lease._seen.undeleted, lease.seq)

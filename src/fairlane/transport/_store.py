@@ -7,8 +7,9 @@ from pymongo.errors import DuplicateKeyError
 
 from fairlane import schema
 from fairlane.clock import Clock, ServerClock
-from fairlane.driver import Document, Driver
+from fairlane.driver import Delete, Document, Driver, Upsert, Write
 from fairlane.errors import ConfigurationError
+from fairlane.lease import commands
 from fairlane.transport._indexes import ensure_index
 
 __all__ = ("Store",)
@@ -62,9 +63,6 @@ class Store:
             await self.clock.refresh(self.driver.server_time)
         return self.clock()
 
-    def partition_of(self, group_id: str) -> int:
-        return schema.partition_of(group_id, self.partitions)
-
     async def reserve(self, number: int) -> int:
         """Return the first of `number` new sequence numbers. Numbers of failed calls are lost."""
         for _ in range(TRIES):
@@ -84,10 +82,34 @@ class Store:
             for model in models:
                 await ensure_index(collection, model)
 
+    def readying(
+        self, group_id: str, *, seq: int, messages: int, priority: int, available_at: float
+    ) -> Upsert:
+        """Return the write that makes a group claimable after `messages` were inserted."""
+        ready = commands.readied(
+            seq=seq,
+            messages=messages,
+            priority=priority,
+            partition=schema.partition_of(group_id, self.partitions),
+            available_at=available_at,
+        )
+        return Upsert(self.locks, {"_id": group_id}, ready)
+
+    def deletion(self, seq: int, redriven_from: int | None) -> list[Write]:
+        """Return the writes that delete a settled message.
+
+        Race: a redrive that was interrupted, and goes on now, inserts the message again. What it
+        inserts is not delivered without its dead letter (`DeadLetters`), which goes first.
+        """
+        message = Delete(self.messages, {"_id": seq})
+        if redriven_from is None:
+            return [message]
+        return [Delete(self.dead, {"_id": redriven_from, "redriven_as": seq}), message]
+
     async def clear(self) -> None:
         """Delete locks before messages: a publish in between leaves a lock, which heals itself.
 
-        The counter stays, so that sequence numbers and epochs go on growing.
+        The counter stays, so that sequence numbers go on growing.
         """
         for collection in (self.locks, self.messages, self.dead):
             await collection.delete_many({})

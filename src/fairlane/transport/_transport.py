@@ -1,14 +1,15 @@
 """`AsyncMongoTransport`: what a user of the grouped transport calls."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterable
+from contextlib import aclosing
 from inspect import iscoroutinefunction
 from types import TracebackType
-from typing import Any, Generic, Self
+from typing import Any, Generic, NoReturn, Self
 
 from fairlane import checks, schema
 from fairlane.checks import Seconds
 from fairlane.clock import Clock
-from fairlane.driver import Driver, connect
+from fairlane.driver import Driver, close, connect
 from fairlane.errors import ConfigurationError
 from fairlane.lease.commands import ORDERS, Order
 from fairlane.model import DeadLetter, E, Lease, Message, RepairReport, TransportStats
@@ -54,8 +55,6 @@ class AsyncMongoTransport(Generic[E]):
     Example:
         >>> async with AsyncMongoTransport(client, "app") as transport:
         ...     await transport.publish("order-42", {"kind": "paid"})
-
-    Source: design sections 2 and 3, seed 000.
     """
 
     def __init__(
@@ -95,7 +94,7 @@ class AsyncMongoTransport(Generic[E]):
         store = self._store
         burial = Burial(store)
         self._publisher = Publisher(store, payload, new_group_credit=credit)
-        floors = Floors(store)
+        self._floors = floors = Floors(store)
         self._settler = Settler(store, burial, floors)
         self._dead = DeadLetters(store, payload, burial)
         self._claimer = Claimer(
@@ -123,7 +122,7 @@ class AsyncMongoTransport(Generic[E]):
 
         Args:
             url: a MongoDB connection string.
-            db_name: database to use.
+            db_name: database to use; one in the URL only says where users are looked up.
             driver: "motor", or "pymongo" for PyMongo's `AsyncMongoClient`.
             connect_timeout: seconds within which a server must answer.
             options: keyword arguments of the constructor; all others go to the client.
@@ -136,13 +135,13 @@ class AsyncMongoTransport(Generic[E]):
         own = {key: options.pop(key) for key in tuple(options) if key in OWN_OPTIONS}
 
         async def opened() -> AsyncMongoTransport[E]:
-            connected = await connect(url, driver=driver, connect_timeout=timeout, options=options)
+            client = await connect(url, driver=driver, connect_timeout=timeout, options=options)
             try:
-                transport = cls(connected.client, db_name, **own)
+                transport = cls(client, db_name, **own)
                 transport._owns_client = True
                 await transport._store.ready()
             except BaseException:
-                await connected.close()
+                await close(client)
                 raise
             return transport
 
@@ -176,7 +175,9 @@ class AsyncMongoTransport(Generic[E]):
 
         Args:
             group_id: any valid `str`.
-            event: any BSON value, or what the codec takes; at most about 16 MB.
+            event: any BSON value, or what the codec takes; at most about 16 MB. BSON has no tuples
+                (they become lists) and no microseconds (datetimes keep milliseconds); a datetime
+                without a zone is refused.
             priority: 0 to 4; the first message of a group's life fixes it for that life.
             message_id: unique among the stored messages; a repeat returns the first one's number.
 
@@ -185,7 +186,8 @@ class AsyncMongoTransport(Generic[E]):
             PayloadError: the event cannot be stored; nothing was written.
             Duplicate: `message_id` is in use in another group.
 
-        Cancelled, it has either stored the message and made it claimable, or done nothing.
+        Cancelled, it has either stored the message and made it claimable, or done nothing (unless
+        the database does not answer within 2 seconds of the cancellation).
         """
         draft = self._publisher.draft(group_id, event, priority, message_id)
         await self._store.ready()
@@ -228,7 +230,8 @@ class AsyncMongoTransport(Generic[E]):
             order: "fair" serves groups round robin; "priority" prefers higher priorities.
             batch: messages per lease; this release knows 1 only.
 
-        Returns None if no group is due. Cancelled, it gives back what it leased.
+        Returns None if no group is due, or if the database is so slow that every lease came too
+        late. Cancelled, it gives back what it leased.
         """
         checks.text("worker_id", worker_id)
         checks.priority("min_priority", min_priority)
@@ -291,7 +294,9 @@ class AsyncMongoTransport(Generic[E]):
         return await self._settler.nack(lease, seconds, text)
 
     async def extend(self, lease: Lease[E], visibility: Seconds = 30.0) -> Lease[E]:
-        """Hold the lease for `visibility` seconds from now and return it with its new end.
+        """Hold the lease for at least `visibility` seconds from now; return it with its new end.
+
+        Never shortens it.
 
         Raises:
             LeaseLost: it is no longer held; nothing was changed.
@@ -321,8 +326,9 @@ class AsyncMongoTransport(Generic[E]):
         """Iterate over the dead letters, oldest message first, of one group or of all."""
         group = None if group_id is None else checks.group_id(group_id)
         await self._store.ready()
-        async for letter in self._dead.each(group):
-            yield letter
+        async with aclosing(self._dead.each(group)) as letters:
+            async for letter in letters:
+                yield letter
 
     async def redrive(self, *, group_id: str | None = None, seq: int | None = None) -> int:
         """Publish dead letters again, at the end of their groups; return how many.
@@ -372,8 +378,9 @@ class AsyncMongoTransport(Generic[E]):
         await self._store.ensure_indexes()
 
     async def clear(self) -> None:
-        """Delete all messages, groups and dead letters. Sequence numbers go on growing."""
+        """Delete all messages, groups and dead letters; numbers and epochs go on growing."""
         await self._store.ready()
+        await self._floors.raise_all()
         await self._store.clear()
 
     async def drop(self) -> None:
@@ -407,9 +414,23 @@ OWN_OPTIONS = frozenset(
 class Opening(Generic[E]):
     """A transport about to be opened: `await` it, or enter it with `async with`."""
 
+    HOW = (
+        "this transport is not open yet: "
+        "`async with AsyncMongoTransport.from_url(...) as transport:`, or `await` it"
+    )
+
     def __init__(self, opened: Callable[[], Awaitable[AsyncMongoTransport[E]]]) -> None:
         self._opened = opened
         self._transport: AsyncMongoTransport[E] | None = None
+
+    def __getattr__(self, name: str) -> NoReturn:
+        raise AttributeError(f"no {name!r} here; {self.HOW}")
+
+    def __enter__(self) -> NoReturn:
+        raise ConfigurationError(self.HOW)
+
+    def __exit__(self, *_: object) -> None:
+        """Let `with` say how to do it, instead of what is missing."""
 
     def __await__(self) -> Generator[Any, None, AsyncMongoTransport[E]]:
         return self._opened().__await__()
