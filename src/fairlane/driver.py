@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import UTC
 from itertools import groupby
 from typing import Any, Literal, TypeVar
-from urllib.parse import unquote
+from urllib.parse import unquote, urlsplit
 
 import pymongo
 from bson.binary import UuidRepresentation
@@ -409,7 +409,9 @@ async def connect(url: str, *, driver: str, connect_timeout: float, options: Doc
     except driver_errors.OperationFailure as error:
         if error.code != AUTHENTICATION_FAILED:
             raise
-        raise ConfigurationError(f"the server at {_address(url)} refused the credentials") from None
+        raise ConfigurationError(
+            f"the server at {_address(url)} refused the credentials of {urlsplit(url).username!r}"
+        ) from None
     except driver_errors.ConfigurationError as error:  # of a name that has to be looked up
         raise _unusable(url, error) from None
     except driver_errors.ConnectionFailure as error:
@@ -506,16 +508,17 @@ def _as_single(error: driver_errors.OperationFailure) -> driver_errors.Operation
 
 
 def _address(url: str) -> str:
-    """Return scheme and hosts of a URL, which may be a wrong one: never a user or a password."""
-    before, _, after = url.rpartition("@")
-    scheme, separator, rest = (before or after).partition("://")
-    hosts = after if before else rest if separator else scheme
-    return f"{scheme if separator else 'mongodb'}://{re.split('[/?]', hosts)[0]}"
+    """Return scheme and hosts of a URL, which may be a wrong one: never a part of a password."""
+    head, separator, rest = url.rpartition("://")
+    authority, _, query = rest.replace("?", "/").partition("/")
+    if "@" in query:  # a password with a slash, or an option with an @: it cannot be told
+        authority = "..."
+    return f"{head if separator else 'mongodb'}://{authority.rpartition('@')[2]}"
 
 
 def _masked(message: str, url: str) -> str:
     """Return a driver's message, without any part of what stands before the hosts."""
-    secret = url.rpartition("@")[0].partition("://")[2].partition(":")[2]
+    secret = url.rpartition("@")[0].rpartition("://")[2].partition(":")[2]
     for part in {secret, unquote(secret), *re.split("[/@:]", secret)} - {""}:
         message = message.replace(part, "***")
     return message
