@@ -176,6 +176,32 @@ def test_daemon_threads_in_calls_do_not_hold_up_the_end(run: Run) -> None:
     assert run(IN_CALLS, slow_claim=5_000).ends_quietly() < EXIT_SECONDS
 
 
+LOCKED = """
+lock, is_held = threading.Lock(), threading.Event()
+
+@atexit.register
+def last_words():
+    with lock:
+        say("end")
+
+second = opened()
+
+def work():
+    while True:
+        with lock:
+            is_held.set()
+            second.claim("w1")
+
+threading.Thread(target=work, daemon=True).start()
+is_held.wait()
+"""
+
+
+@only_pymongo
+def test_daemon_thread_that_is_refused_at_exit_lets_go_of_its_locks(run: Run) -> None:
+    assert run(LOCKED).ends_quietly() < EXIT_SECONDS
+
+
 OPENING = """
 listener = socket.create_server(("127.0.0.1", 0))
 silent = "mongodb://127.0.0.1:%d" % listener.getsockname()[1]

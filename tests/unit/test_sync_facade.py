@@ -343,6 +343,21 @@ def test_interrupt_does_not_wait_for_ever_for_what_is_finished_first(
     assert inner.notes == ["cancelled", "tidied up"]
 
 
+def test_thread_that_an_interrupt_kept_from_starting_is_not_waited_for(
+    opener: Opener, pool: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def be_interrupted(_: object) -> None:
+        raise KeyboardInterrupt
+
+    facade = Thing(opener)
+    with monkeypatch.context() as patch:
+        patch.setattr(_thread.LoopThread, "start", be_interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            facade.call(lambda t: t.echo(1))
+    assert pool.submit(facade.call, lambda t: t.echo(2)).result(SECONDS) == 2
+    facade.close()
+
+
 def test_result_that_an_interrupt_keeps_from_the_caller_is_undone(
     thing: Thing, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -60,7 +60,8 @@ class LoopThread(Generic[T]):
 
     @property
     def is_usable(self) -> bool:
-        return not self._is_stopping
+        # A signal can come between the making of it and its start: nobody must wait for it then.
+        return self._thread.is_alive() and not self._is_stopping
 
     def start(self) -> None:
         """Begin to open the resource."""
@@ -218,9 +219,9 @@ class LoopThread(Generic[T]):
 def refusal(name: str, *, is_exiting: bool) -> FairlaneError:
     """Return the error for a call on something closed.
 
-    At interpreter exit no daemon thread gets it: that is ended in a moment, and the traceback
-    would be the last words of a program in which nothing is wrong.
+    At interpreter exit a daemon thread ends quietly instead: the traceback would be the last words
+    of a program in which nothing is wrong. It lets go of its locks, which others may wait for.
     """
     if is_exiting and threading.current_thread() is not threading.main_thread():
-        threading.Event().wait()
+        raise SystemExit
     return FairlaneError(f"this {name} is closed; make a new one")
