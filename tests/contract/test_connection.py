@@ -194,7 +194,6 @@ async def test_wrong_credentials_fail_at_once(open_url: Open, fairlane_url: str)
     with pytest.raises(ConfigurationError, match="refused the credentials") as raised:
         await open_url(with_user(fairlane_url, f"nobody:{PASSWORD}"))
     assert time.monotonic() - start < 3
-    assert "nobody" in str(raised.value)
     assert PASSWORD not in "".join(traceback.format_exception(raised.value))
 
 

@@ -1,5 +1,6 @@
 """Messages that will not be delivered any more, and how they come back."""
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from typing import Any
@@ -171,6 +172,39 @@ async def test_redriven_message_may_be_acked(
         "fairlane_locks": [],
         "fairlane_messages": [],
     }
+
+
+@pytest.mark.usefixtures("three_dead")
+async def test_redrives_at_the_same_time_publish_each_letter_once(transport: Transport) -> None:
+    numbers = await asyncio.gather(*(transport.redrive() for _ in range(4)))
+    assert sum(numbers) == 3
+    assert (await transport.stats()).messages == 3
+
+
+@pytest.mark.usefixtures("three_dead")
+async def test_letter_that_is_being_redriven_is_no_dead_letter_any_more(
+    transport: Transport, database: Any
+) -> None:
+    """Its redrive was cut off after the decision; repair finishes it."""
+    seq = await transport._store.reserve(1)
+    await database["fairlane_dead"].update_one(
+        {"_id": 1}, {"$set": {"redriven_as": seq, "rising": True}}
+    )
+    assert [letter.event for letter in await letters(transport)] == [2, 3]
+    assert (await transport.stats()).dead == 2
+    assert (await transport.repair()).finished == 1
+    assert [message.event for message in await transport.peek("a")] == [1]
+    assert (await transport.repair()).finished == 0
+
+
+@pytest.mark.usefixtures("three_dead")
+async def test_redrive_finishes_one_that_was_cut_off(transport: Transport, database: Any) -> None:
+    seq = await transport._store.reserve(1)
+    await database["fairlane_dead"].update_one(
+        {"_id": 1}, {"$set": {"redriven_as": seq, "rising": True}}
+    )
+    assert await transport.redrive(group_id="b") == 1
+    assert (await transport.stats()).messages == 2
 
 
 class Picky:

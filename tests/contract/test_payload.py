@@ -196,6 +196,8 @@ REFUSED: dict[str, tuple[Any, str]] = {
     "pattern with NUL": ({"re": re.compile("a\0b")}, "event.re"),
     "UUID of three bytes": (Binary(b"abc", 4), "event"),
     "UUID of three bytes inside": ({"a": [Binary(b"abc", 4)]}, "event.a[0]"),
+    "datetime without a zone": (datetime(2026, 1, 1), "event"),  # noqa: DTZ001
+    "datetime without a zone inside": ({"at": [datetime(2026, 1, 1)]}, "event.at[0]"),  # noqa: DTZ001
     "itself": (itself(), "event"),
     "very deep": (deep(5_000), "event"),
 }

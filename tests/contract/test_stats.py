@@ -147,7 +147,9 @@ async def test_peek_into_an_unknown_group_is_empty(transport: Transport) -> None
     assert await transport.peek("nobody") == []
 
 
-async def test_clear_empties_everything_but_the_counter(transport: Transport, claim: Claim) -> None:
+async def test_clear_empties_everything_and_numbers_go_on_growing(
+    transport: Transport, claim: Claim
+) -> None:
     await transport.publish_many([("a", 1), ("a", 2), ("b", 3)])
     await transport.dead_letter(await claim(), "why")
     await transport.clear()

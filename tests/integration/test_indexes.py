@@ -33,7 +33,7 @@ WANTED = {
     ],
     "fairlane_dead": [
         {"key": {"group_id": 1, "_id": 1}},
-        {"key": {"redriven_as": 1}, "sparse": True},
+        {"key": {"rising": 1}, "sparse": True},
     ],
 }
 
@@ -129,7 +129,7 @@ async def test_ten_processes_that_start_together_all_work(
         ("locks", [("partition", 1), ("priority", -1), ("available_at", 1)], {"unique": True}),
         ("messages", [("message_id", 1)], {}),
         ("messages", [("message_id", 1)], {"unique": True, "sparse": True}),
-        ("dead", [("redriven_as", 1)], {}),
+        ("dead", [("rising", 1)], {}),
     ],
     ids=["same name", "same keys", "unique", "not unique", "sparse", "not sparse"],
 )

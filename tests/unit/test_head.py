@@ -58,7 +58,7 @@ def test_head_is_judged_by_what_was_found_and_what_is_settled(
     judged = judge(documents(*found), done)
     assert judged.message == (None if head is None else {"_id": head})
     assert judged.is_last is is_last
-    assert judged.deletable == tuple(deletable)
+    assert judged.deletable == tuple(documents(*deletable))
     assert judged.undeleted == tuple(undeleted)
 
 
@@ -79,5 +79,6 @@ def test_judgement_is_that_of_somebody_who_sees_the_whole_group(
         live = [seq for seq in group if seq not in done]
         assert judged.message == (documents(live[0])[0] if live else None)
         assert judged.is_last == (len(live) < 2)
-        assert set(group).intersection(done) <= {*judged.deletable, *judged.undeleted}
-        assert set(judged.deletable) <= set(group)
+        deletable = {document["_id"] for document in judged.deletable}
+        assert set(group).intersection(done) <= {*deletable, *judged.undeleted}
+        assert deletable <= set(group).intersection(done)

@@ -60,8 +60,8 @@ def test_held_carries_the_token() -> None:
 WAYS_OUT: dict[str, dict[str, Any]] = {
     "settled": commands.settled(now=5.0, done=[1]),
     "dead": commands.settled(now=5.0, done=[1], dead={"seq": 1}),
-    "parked": commands.parked(at=9.0, error=None),
-    "failed": commands.parked(at=9.0, error="why"),
+    "parked": commands.parked(at=9.0, seq=3, attempt=2, error=None),
+    "failed": commands.parked(at=9.0, seq=3, attempt=2, error="why"),
     "given back": commands.given_back(now=5.0),
 }
 
@@ -88,26 +88,33 @@ def test_settled_notes_what_a_dead_letter_needs() -> None:
     assert values["dead"] == {"seq": 3, "reason": "why"}
 
 
-def test_settled_forgets_the_last_error() -> None:
-    assert "last_error" in commands.settled(now=5.0, done=[1])["$unset"]
+@pytest.mark.parametrize("field", ["last_error", "head", "is_new"])
+def test_settled_forgets_what_was_the_message_s(field: str) -> None:
+    assert field in commands.settled(now=5.0, done=[1])["$unset"]
 
 
 def test_parked_keeps_the_attempts() -> None:
-    update = commands.parked(at=9.0, error="why")
-    assert update["$set"] == {"token": None, "available_at": 9.0, "last_error": "why"}
+    update = commands.parked(at=9.0, seq=3, attempt=2, error="why")
+    assert update["$set"] == {
+        "token": None,
+        "available_at": 9.0,
+        "attempts": 2,
+        "head": 3,
+        "last_error": "why",
+    }
     assert "$inc" not in update
 
 
 def test_parked_without_an_error_keeps_the_earlier_one() -> None:
-    assert "last_error" not in commands.parked(at=9.0, error=None)["$set"]
+    assert "last_error" not in commands.parked(at=9.0, seq=3, attempt=2, error=None)["$set"]
 
 
 def test_given_back_takes_the_attempt_off_again() -> None:
     assert commands.given_back(now=5.0)["$inc"] == {"attempts": -1}
 
 
-def test_extended_changes_the_time_and_nothing_else() -> None:
-    assert commands.extended(until=9.0) == {"$set": {"available_at": 9.0}}
+def test_extended_moves_the_time_forward_and_changes_nothing_else() -> None:
+    assert commands.extended(until=9.0) == {"$max": {"available_at": 9.0}}
 
 
 def test_lifted_changes_the_epoch_and_nothing_else() -> None:
@@ -154,4 +161,4 @@ def test_epochs_of_a_later_life_are_above_those_of_an_earlier_one() -> None:
 
 
 def test_times_of_a_command_are_what_it_was_told() -> None:
-    assert commands.parked(at=math.pi, error=None)["$set"]["available_at"] == math.pi
+    assert commands.claimed(token="w:1", until=math.pi)["$set"]["available_at"] == math.pi
