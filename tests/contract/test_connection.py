@@ -65,6 +65,14 @@ async def test_from_url_can_be_entered(open_url: Open) -> None:
         assert await transport.publish("g", 1) == 1
 
 
+async def test_from_url_that_is_not_awaited_says_how_it_is_used(open_url: Open) -> None:
+    opening = open_url()
+    with pytest.raises(AttributeError, match="not open yet"):
+        opening.publish("g", 1)
+    with pytest.raises(ConfigurationError, match="async with"), opening:
+        pass
+
+
 async def test_from_url_passes_options_on(open_url: Open) -> None:
     async with open_url(prefix="other", new_group_credit=5, appName="mine") as transport:
         assert transport._store.locks.name == "other_locks"

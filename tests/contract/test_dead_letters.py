@@ -207,6 +207,19 @@ async def test_redrive_finishes_one_that_was_cut_off(transport: Transport, datab
     assert (await transport.stats()).messages == 2
 
 
+@pytest.mark.usefixtures("three_dead")
+async def test_redriven_message_that_comes_back_after_its_settlement_is_not_delivered(
+    transport: Transport, database: Any, claim: Claim
+) -> None:
+    """Statement 34: a redrive stood still, and goes on with its insert after all is over."""
+    await transport.redrive(group_id="b")
+    inserted = await database["fairlane_messages"].find_one({"group_id": "b"})
+    await transport.ack(await claim())
+    await database["fairlane_messages"].insert_one(inserted)
+    await transport.publish("b", "next")
+    assert (await claim()).event == "next"
+
+
 class Picky:
     """A codec that cannot decode "bad"."""
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from fairlane import AsyncMongoTransport, Lease
+from fairlane.testing import ManualClock
 
 Transport = AsyncMongoTransport[Any]
 Claim = Callable[..., Awaitable[Lease[Any]]]
@@ -57,6 +58,19 @@ async def test_publish_between_an_empty_head_read_and_the_removal_is_claimed(
     monkeypatch.setattr(transport._claimer, "_abandon", publish_first)
     lease = await claim()
     assert (lease.event, lease.attempt) == (2, 1)
+
+
+async def test_ack_of_a_long_lease_looks_again_for_a_message_without_a_bump(
+    transport: Transport, claim: Claim, database: Any, clock: ManualClock
+) -> None:
+    """Statement 35: its publisher died; repair saw the lock of the lease and looked away."""
+    await transport.publish("g", 1)
+    lease = await claim(visibility=3_600)
+    await database["fairlane_messages"].insert_one({"_id": 2, "group_id": "g", "event": 2})
+    clock.advance(600)
+    await transport.repair()
+    await transport.ack(lease)
+    assert (await claim()).event == 2
 
 
 async def test_empty_group_is_removed_by_the_claim_that_finds_it(

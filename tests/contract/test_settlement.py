@@ -297,6 +297,26 @@ async def test_next_message_starts_with_its_first_attempt(
     assert (await claim()).attempt == 1
 
 
+async def test_late_publish_that_becomes_the_head_does_not_inherit_attempts(
+    transport: Transport, claim: Claim, clock: ManualClock
+) -> None:
+    """Statement 53: its number was reserved before, its message was stored after the nack."""
+    late = await transport._store.reserve(1)
+    await transport.publish("g", "first")
+    await transport.nack(await claim())
+    draft = transport._publisher.draft("g", "late")
+    await transport._store.driver.write_in_order(
+        [
+            transport._publisher._insert(draft, late, clock()),
+            *transport._publisher._ready([draft], [late], clock()),
+        ]
+    )
+    lease = await claim()
+    assert (lease.event, lease.attempt) == ("late", 1)
+    await transport.ack(lease)
+    assert (await claim()).event == "first"
+
+
 async def test_lease_tells_all_about_its_message(
     transport: Transport, claim: Claim, clock: ManualClock
 ) -> None:
