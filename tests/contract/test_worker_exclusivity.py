@@ -184,7 +184,7 @@ async def work(url: str, db_name: str, driver: str, path: str) -> None:
             handle,
             concurrency=16,
             claimers=16,
-            visibility=1.0,
+            visibility=3.0,  # above the pauses of a busy machine: nothing may be delivered twice
             poll_interval=0.1,
             max_attempts=3,
             backoff=Backoff(base=0.01),

@@ -1,5 +1,6 @@
 """What is claimed, when, by how many, and what errors do."""
 
+import asyncio
 import logging
 from typing import Any
 
@@ -21,7 +22,7 @@ from worker_fakes import (
 
 from fairlane.errors import ConfigurationError
 from fairlane.model import Lease
-from fairlane.worker import WorkerPool
+from fairlane.worker import WorkerPool, _health
 
 
 class Gate:
@@ -389,7 +390,7 @@ async def test_refused_login_of_a_pool_that_has_worked_is_an_outage() -> None:
 
 
 class RepairingSource(FakeSource):
-    def __init__(self, *errors: Exception) -> None:
+    def __init__(self, *errors: BaseException) -> None:
         super().__init__()
         self.repaired_at: list[float] = []
         self._errors = list(errors)
@@ -419,6 +420,58 @@ async def test_error_of_a_repair_does_not_end_the_repairs() -> None:
         state = pool.health.state
 
     assert (len(source.repaired_at) > 8, state) == (True, "ok")
+
+
+@in_virtual_time
+async def test_cancellation_of_what_the_source_waits_for_does_not_end_the_repairs() -> None:
+    source = RepairingSource(asyncio.CancelledError())
+
+    async with WorkerPool(source, handled):
+        await anyio.sleep(100)
+
+    assert len(source.repaired_at) > 8
+
+
+@in_virtual_time
+async def test_cancellation_of_what_the_source_waits_for_does_not_end_the_claims() -> None:
+    source, record = FakeSource(), Record()
+    source.faults["claim"].extend([Fault(before=asyncio.CancelledError())] * 3)
+    source.publish("g")
+
+    async with WorkerPool(source, handled, on_event=record):
+        await record.until("acked")
+
+    assert source.is_drained
+
+
+@in_virtual_time
+async def test_health_is_degraded_while_a_claim_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_health, "monotonic", now)
+    source = FakeSource()
+    source.faults["claim"].extend([Fault(), Fault(delay=60)])
+    states = []
+
+    async with WorkerPool(source, handled, poll_interval=1) as pool:
+        await source.until_called("claim", times=2)
+        for seconds in (7, 2, 60):
+            await anyio.sleep(seconds)
+            states.append(pool.health.state)
+
+    assert states == ["ok", "degraded", "ok"]
+
+
+@in_virtual_time
+async def test_health_stays_ok_while_nothing_is_claimed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_health, "monotonic", now)
+    source, record = FakeSource(), Record()
+    source.publish("g")
+
+    async with WorkerPool(source, busy, concurrency=1, on_event=record, drain_timeout=0) as pool:
+        await record.until("claimed")
+        await anyio.sleep(100)
+        state = pool.health.state
+
+    assert state == "ok"
 
 
 @in_virtual_time

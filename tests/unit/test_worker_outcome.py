@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from fairlane.retry import Backoff, Reject, Retry
-from fairlane.worker._outcome import MAX_TEXT, after_failure, before_delivery, describe
+from fairlane.worker._outcome import MAX_REASON, after_failure, before_delivery, describe
 
 STEADY = Backoff(base=2.0, cap=10.0, jitter=0.0)
 
@@ -89,7 +89,7 @@ def test_retry_without_its_delay_is_a_counted_nack() -> None:
 
 
 def test_reason_is_bounded() -> None:
-    assert len(describe(ValueError("x" * 100_000))) == MAX_TEXT
+    assert len(describe(ValueError("x" * 100_000))) == MAX_REASON
 
 
 def test_reason_is_text_that_bson_can_hold() -> None:

@@ -56,6 +56,21 @@ async def test_long_handler_runs_once() -> None:
 
 
 @in_virtual_time
+async def test_cancellation_of_what_the_source_waits_for_does_not_end_the_renewals() -> None:
+    source, record = FakeSource(), Record()
+    source.publish("g")
+    source.faults["extend"].append(Fault(before=asyncio.CancelledError()))
+
+    async def handle(_: object) -> None:
+        await anyio.sleep(100)
+
+    async with WorkerPool(source, handle, visibility=30, on_event=record):
+        await record.until("acked")
+
+    assert record.kinds == ["claimed", "acked"]
+
+
+@in_virtual_time
 async def test_lease_is_renewed_every_third_of_its_visibility() -> None:
     source, record = FakeSource(), Record()
     source.publish("g")

@@ -75,8 +75,8 @@ class Fault:
     A shielded call that hangs does not end at once when it is cancelled, as the transport's do.
     """
 
-    before: Exception | None = None
-    after: Exception | None = None
+    before: BaseException | None = None
+    after: BaseException | None = None
     hangs: bool = False
     is_shielded: bool = False
     delay: float = 0.0

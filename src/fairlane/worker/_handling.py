@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-import math
 from typing import Generic
 
 import anyio
@@ -11,12 +10,13 @@ from anyio.abc import TaskGroup
 from fairlane.model import E
 from fairlane.retry import Reject, Retry
 from fairlane.worker._calling import Handler, ThreadCall, is_async
+from fairlane.worker._cancellation import is_being_cancelled
 from fairlane.worker._health import Vitals
 from fairlane.worker._held import Held
 from fairlane.worker._outcome import ACK, RELEASE, Outcome, after_failure, before_delivery
 from fairlane.worker._renewal import Renewer
 from fairlane.worker._settings import Settings
-from fairlane.worker._settling import Settler
+from fairlane.worker._settling import Settling
 from fairlane.worker.events import Reporter
 
 __all__ = ("Handling",)
@@ -33,7 +33,7 @@ class Handling(Generic[E]):
         settings: Settings,
         *,
         renewer: Renewer[E],
-        settler: Settler[E],
+        settling: Settling[E],
         vitals: Vitals,
         report: Reporter,
     ) -> None:
@@ -41,7 +41,7 @@ class Handling(Generic[E]):
         self._is_async = is_async(handler)
         self._settings = settings
         self._renewer = renewer
-        self._settler = settler
+        self._settling = settling
         self._vitals = vitals
         self._report = report
         self._threads = anyio.CapacityLimiter(settings.concurrency)
@@ -55,7 +55,7 @@ class Handling(Generic[E]):
             else:
                 await self._deliver(held, renewals)
         finally:
-            await self._settler.settle(held)
+            await self._settling.settle(held)
         if held.thread is not None and held.is_occupied:
             await held.thread.ended.wait()  # it keeps its slot: the number of threads is bounded
 
@@ -73,7 +73,7 @@ class Handling(Generic[E]):
         try:
             await self._call(held)
         except asyncio.CancelledError as error:
-            if _is_being_cancelled():
+            if is_being_cancelled():
                 held.outcome = RELEASE
                 raise
             return self._failed(held, error)  # something the handler waited for was cancelled
@@ -111,9 +111,3 @@ class Handling(Generic[E]):
         )
         self._report("handler_failed", held.lease, reason=outcome.reason)
         return outcome
-
-
-def _is_being_cancelled() -> bool:
-    task = asyncio.current_task()
-    is_cancelled = task is not None and task.cancelling() > 0
-    return is_cancelled or anyio.current_effective_deadline() == -math.inf

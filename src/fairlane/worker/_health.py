@@ -1,10 +1,10 @@
 """How a pool is doing, for readiness checks and dashboards."""
 
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from time import monotonic
 from typing import Literal
 
 __all__ = ("Health", "State", "Vitals")
@@ -18,7 +18,9 @@ class Health:
 
     Attributes:
         state: `starting` until the source has answered for the first time; `ok`; `degraded` while
-            claims or repairs fail; `draining` after `stop()`; `stopped` before and after `run()`.
+            claims or repairs fail, or a claim has waited for three `poll_interval` and five
+            seconds, and none was answered meanwhile; `draining` after `stop()`; `stopped` before
+            and after `run()`.
         last_poll_at: when the source last answered a claim, by this machine's clock; None if never.
         last_poll_age: seconds since then.
         running: handlers at work.
@@ -35,7 +37,10 @@ class Health:
 class Vitals:
     """Collects what `Health` shows. Reading it is safe from any thread."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, poll_interval: float) -> None:
+        self._patience = 3 * poll_interval + 5.0
+        self._polls = 0
+        self._waits_since = 0.0
         self._phase: Literal["stopped", "running", "draining"] = "stopped"
         self._failing: frozenset[str] = frozenset()
         self._polled: tuple[datetime, float] | None = None
@@ -56,8 +61,18 @@ class Vitals:
     def stop(self) -> None:
         self._phase = "stopped"
 
-    def poll(self) -> None:
-        self._polled = datetime.now(UTC), time.monotonic()
+    @contextmanager
+    def polling(self) -> Iterator[None]:
+        """A claim is on its way; it is answered unless this raises."""
+        if not self._polls:
+            self._waits_since = monotonic()
+        self._polls += 1
+        try:
+            yield
+        finally:
+            self._polls -= 1
+        self._waits_since = monotonic()
+        self._polled = datetime.now(UTC), self._waits_since
 
     def fail(self, what: str) -> None:
         self._failing |= {what}
@@ -86,7 +101,7 @@ class Vitals:
         return Health(
             state=self._state(),
             last_poll_at=None if polled is None else polled[0],
-            last_poll_age=None if polled is None else time.monotonic() - polled[1],
+            last_poll_age=None if polled is None else monotonic() - polled[1],
             running=self._running,
             leased=self._leased,
         )
@@ -96,4 +111,5 @@ class Vitals:
             return self._phase
         if not self.has_polled:
             return "starting"
-        return "degraded" if self._failing else "ok"
+        hangs = self._polls > 0 and monotonic() - self._waits_since > self._patience
+        return "degraded" if self._failing or hangs else "ok"

@@ -13,7 +13,7 @@ __all__ = ("Outage", "is_hopeless")
 
 logger = logging.getLogger(__name__)
 
-AGAIN = Backoff(base=0.1, cap=3.0)
+PAUSE = Backoff(base=0.1, cap=3.0)
 
 UNAUTHORIZED = 13
 AUTHENTICATION_FAILED = 18
@@ -50,7 +50,7 @@ class Outage:
             self._since = anyio.current_time()
             self._vitals.fail(self._what)
             logger.warning("%s failed; trying on with back-off", self._what, exc_info=error)
-        return AGAIN.delay(self._failures)
+        return PAUSE.delay(self._failures)
 
     def end(self) -> None:
         """The call has worked."""

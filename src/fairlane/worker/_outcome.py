@@ -11,7 +11,7 @@ __all__ = ("ACK", "FAULT", "RELEASE", "Outcome", "after_failure", "before_delive
 
 logger = logging.getLogger(__name__)
 
-MAX_TEXT = 1_000
+MAX_REASON = 1_000
 """Characters of an error's message that are kept."""
 
 
@@ -72,4 +72,4 @@ def describe(error: BaseException) -> str:
 
 def _printable(text: object) -> str:
     """Shorten, and escape lone surrogates: BSON cannot hold them."""
-    return str(text)[:MAX_TEXT].encode("utf-8", "backslashreplace").decode()
+    return str(text)[:MAX_REASON].encode("utf-8", "backslashreplace").decode()

@@ -9,6 +9,7 @@ import anyio
 from fairlane.errors import LeaseLost
 from fairlane.model import E
 from fairlane.retry import Backoff
+from fairlane.worker._cancellation import only_own_cancellation
 from fairlane.worker._held import Held
 from fairlane.worker.source import Source
 
@@ -16,7 +17,7 @@ __all__ = ("Renewer",)
 
 logger = logging.getLogger(__name__)
 
-AGAIN = Backoff(base=0.05, cap=2.0)
+PAUSE = Backoff(base=0.05, cap=2.0)
 
 
 class Renewer(Generic[E]):
@@ -42,13 +43,13 @@ class Renewer(Generic[E]):
         for attempt in count(1):
             if await self._try_once(held, is_first=attempt == 1):
                 return
-            await anyio.sleep(min(AGAIN.delay(attempt), held.visibility / 12))
+            await anyio.sleep(min(PAUSE.delay(attempt), held.visibility / 12))
 
     async def _try_once(self, held: Held[E], *, is_first: bool) -> bool:
         asked_at = anyio.current_time()
         try:
             # A reply that never comes must leave time for a second try.
-            with anyio.move_on_after(held.visibility / 6):
+            with anyio.move_on_after(held.visibility / 6), only_own_cancellation():
                 lease = await self._source.extend(held.lease, held.visibility)
                 held.renewed(lease, asked_at=asked_at)
                 return True

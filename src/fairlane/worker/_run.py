@@ -13,6 +13,7 @@ from anyio.abc import TaskGroup
 
 from fairlane.model import E
 from fairlane.worker._calling import Handler
+from fairlane.worker._cancellation import only_own_cancellation
 from fairlane.worker._fetching import Fetching
 from fairlane.worker._handling import Handling
 from fairlane.worker._health import Vitals
@@ -21,7 +22,7 @@ from fairlane.worker._outage import Outage
 from fairlane.worker._outcome import RELEASE
 from fairlane.worker._renewal import Renewer
 from fairlane.worker._settings import Settings
-from fairlane.worker._settling import Settler
+from fairlane.worker._settling import Settling
 from fairlane.worker._switch import Switch
 from fairlane.worker.events import Reporter
 from fairlane.worker.source import Announcing, Repairable, Source
@@ -55,7 +56,7 @@ class Run(Generic[E]):
         self._vitals = vitals
         self._report = report
         self._stopping = anyio.Event()
-        self._settler = Settler(source, report)
+        self._settling = Settling(source, report)
         self._fetching = Fetching(
             source, settings, vitals, stopping=self._stopping, give_back=self._give_back
         )
@@ -63,7 +64,7 @@ class Run(Generic[E]):
             handler,
             settings,
             renewer=Renewer(source),
-            settler=self._settler,
+            settling=self._settling,
             vitals=vitals,
             report=report,
         )
@@ -115,7 +116,7 @@ class Run(Generic[E]):
         with self._vitals.leased():
             self._report("claimed", held.lease)
             held.outcome = RELEASE
-            await self._settler.settle(held)
+            await self._settling.settle(held)
 
     async def _repair(self) -> None:
         source = self._source
@@ -125,7 +126,8 @@ class Run(Generic[E]):
         delay = _repair_delay()
         while not await self._is_stopped_within(delay):
             try:
-                await source.repair()
+                with only_own_cancellation():
+                    await source.repair()
             except Exception as error:
                 delay = outage.note(error)
             else:

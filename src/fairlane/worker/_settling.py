@@ -9,23 +9,25 @@ import anyio
 from fairlane.errors import LeaseLost
 from fairlane.model import E
 from fairlane.retry import Backoff
+from fairlane.worker._cancellation import only_own_cancellation
 from fairlane.worker._held import Held
 from fairlane.worker.events import EventKind, Reporter
 from fairlane.worker.source import Source
 
-__all__ = ("Settler",)
+__all__ = ("Settling",)
 
 logger = logging.getLogger(__name__)
 
 TRY_SECONDS = 3.0
-"""How long one try may take, of a short lease a sixth. Cancellation does not cut it short.
+"""How long one try may take; of a short lease a third, but a second at least. Not cut short by
+cancellation.
 
 Then the source is told to give up, and may finish what it has begun: an `AsyncMongoTransport` that
 hears nothing from its server takes `fairlane.shield.DEADLINE` for that, two seconds. So the second
 try begins five seconds after the first, and a shutdown waits so long for the last one.
 """
 
-AGAIN = Backoff(base=0.05, cap=2.0)
+PAUSE = Backoff(base=0.05, cap=2.0)
 
 KINDS: dict[str, EventKind] = {
     "ack": "acked",
@@ -35,7 +37,7 @@ KINDS: dict[str, EventKind] = {
 }
 
 
-class Settler(Generic[E]):
+class Settling(Generic[E]):
     def __init__(self, source: Source[E], report: Reporter) -> None:
         self._source = source
         self._report = report
@@ -64,13 +66,13 @@ class Settler(Generic[E]):
                 return answer or (attempt > 1 and is_ours)
             if not is_ours:
                 break
-            await anyio.sleep(AGAIN.delay(attempt))
+            await anyio.sleep(PAUSE.delay(attempt))
         return None
 
     async def _try_once(self, held: Held[E], *, is_first: bool) -> bool | None:
         try:
-            limit = min(TRY_SECONDS, held.visibility / 6)
-            with anyio.move_on_after(limit, shield=True):
+            limit = min(TRY_SECONDS, max(1.0, held.visibility / 3))
+            with anyio.move_on_after(limit, shield=True), only_own_cancellation():
                 return await self._call(held)
         except LeaseLost:
             return False

@@ -45,6 +45,11 @@ class WorkerPool(Generic[E]):
     is still at work when the pool ends keeps its lease, which runs out by itself: given back, the
     group would have two holders.
 
+    Renewals share the event loop with async handlers, and Motor's pool of threads with every other
+    use of Motor in the process: a handler that blocks the loop, or keeps all of these threads busy,
+    for longer than two thirds of `visibility` lets its own lease run out, and the message goes to
+    another worker beside it.
+
     Example:
         ```python
         async def handle(lease: Lease) -> None:
@@ -116,7 +121,7 @@ class WorkerPool(Generic[E]):
             signals=signals,
         )
         self._report = Reporter(_checked_listener(on_event), self._settings.worker_id)
-        self._vitals = Vitals()
+        self._vitals = Vitals(poll_interval=self._settings.poll_interval)
         self._stop = Switch()
         self._cut = Switch()
         self._ended: anyio.Event | None = None
