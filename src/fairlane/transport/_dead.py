@@ -84,12 +84,16 @@ class DeadLetters(Generic[E]):
         self._payload = payload
         self._burial = burial
 
+    async def complete(self) -> int:
+        """Carry out every note and finish every redrive; return how many there were."""
+        return await self._burial.complete_all() + await self._complete_redrives()
+
     async def count(self) -> int:
-        await self._burial.complete_all()
+        await self.complete()
         return await self._store.dead.count(AT_REST)
 
     async def each(self, group_id: str | None) -> AsyncGenerator[DeadLetter[E], None]:
-        await self._burial.complete_all()
+        await self.complete()
         found = self._store.dead.undecoded().each(_matching(group_id, None), sort=[("_id", 1)])
         async with aclosing(found) as documents:
             async for document in documents:
@@ -97,22 +101,12 @@ class DeadLetters(Generic[E]):
 
     async def redrive(self, group_id: str | None, seq: int | None) -> int:
         """Publish dead letters again, oldest first; return how many this call decided on."""
-        await self._burial.complete_all()
-        await self.complete_redrives()
+        await self.complete()
         number = 0
         async for document in self._store.dead.each(
             _matching(group_id, seq), sort=[("_id", 1)], fields={"_id": 1}
         ):
             number += await finish(self._redrive(document["_id"]))
-        return number
-
-    async def complete_redrives(self) -> int:
-        """Finish redrives that were interrupted; return how many."""
-        number = 0
-        async for document in self._store.dead.undecoded().each(RISING, sort=[("_id", 1)]):
-            if _can_rise(document):
-                await self._publish_again(document, document["redriven_as"])
-                number += 1
         return number
 
     async def is_live(self, message: Document) -> bool:
@@ -125,6 +119,14 @@ class DeadLetters(Generic[E]):
             return True
         letter = {"_id": message["redriven_from"], "redriven_as": message["_id"]}
         return await self._store.dead.find_one(letter, {"_id": 1}) is not None
+
+    async def _complete_redrives(self) -> int:
+        number = 0
+        async for document in self._store.dead.undecoded().each(RISING, sort=[("_id", 1)]):
+            if _can_rise(document):
+                await self._publish_again(document, document["redriven_as"])
+                number += 1
+        return number
 
     async def _redrive(self, seq: int) -> bool:
         letter = await self._store.dead.undecoded().find_one({"_id": seq, **AT_REST})

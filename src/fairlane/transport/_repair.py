@@ -6,7 +6,7 @@ from typing import Any
 
 from fairlane.driver import Document, Upsert
 from fairlane.model import RepairReport
-from fairlane.transport._dead import Burial, DeadLetters
+from fairlane.transport._dead import DeadLetters
 from fairlane.transport._store import Store
 
 __all__ = ("Repairer",)
@@ -55,15 +55,14 @@ class Page:
 
 
 class Repairer:
-    def __init__(self, store: Store, burial: Burial, dead: DeadLetters[Any]) -> None:
+    def __init__(self, store: Store, dead: DeadLetters[Any]) -> None:
         self._store = store
-        self._burial = burial
         self._dead = dead
 
     async def repair(self, *, full: bool) -> RepairReport:
         """Look at the messages after the watermark, or at the first one of every group."""
         adopted = await self._adopt()
-        finished = await self._burial.complete_all() + await self._dead.complete_redrives()
+        finished = await self._dead.complete()
         examined, repaired = await (self._relock_all() if full else self._relock_recent())
         return RepairReport(
             examined=examined, repaired=repaired, adopted=adopted, finished=finished

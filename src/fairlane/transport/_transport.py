@@ -105,7 +105,7 @@ class AsyncMongoTransport(Generic[E]):
             burial=burial,
             dead=self._dead,
         )
-        self._repairer = Repairer(store, burial, self._dead)
+        self._repairer = Repairer(store, self._dead)
         self._view = View(store, payload, self._dead)
 
     @classmethod
