@@ -1,7 +1,7 @@
 """Fixtures of all rooms: one server for the run, a fresh database for each test."""
 
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from typing import Any
 from uuid import uuid4
 
@@ -73,8 +73,17 @@ def db_name() -> str:
     return f"fairlane_test_{uuid4().hex[:12]}"
 
 
+@pytest.fixture(scope="session")
+def janitor(fairlane_url: str) -> Iterator[MongoClient[dict[str, Any]]]:
+    """A client without odd options, which drops the tests' databases."""
+    with MongoClient[dict[str, Any]](fairlane_url) as client:
+        yield client
+
+
 @pytest.fixture
-async def connect(fairlane_url: str, db_name: str) -> AsyncIterator[Callable[..., Any]]:
+async def connect(
+    fairlane_url: str, db_name: str, janitor: MongoClient[dict[str, Any]]
+) -> AsyncIterator[Callable[..., Any]]:
     """Return a factory of clients (`connect("motor", **options)`); the database is dropped."""
     clients: list[Any] = []
 
@@ -83,10 +92,10 @@ async def connect(fairlane_url: str, db_name: str) -> AsyncIterator[Callable[...
         return clients[-1]
 
     yield open_client
-    if clients:
-        await open_client().drop_database(db_name)  # those of the test may have odd options
     for client in clients:
         await closed(client)
+    if clients:
+        janitor.drop_database(db_name)
 
 
 async def closed(client: Any) -> None:
