@@ -19,9 +19,9 @@ EXIT_SECONDS = 3.0
 PROMPT_SECONDS = 2.0
 
 PRELUDE = """
-import atexit, multiprocessing, os, socket, sys, threading
+import asyncio, atexit, multiprocessing, os, socket, sys, threading
 from pymongo.monitoring import CommandListener
-from fairlane import FairlaneError, MongoTransport
+from fairlane import AsyncMongoTransport, FairlaneError, MongoTransport
 
 url, db_name, driver = sys.argv[1:]
 claims = threading.Event()
@@ -295,32 +295,35 @@ def test_forked_children_and_their_parent_work_side_by_side(run: Run) -> None:
     assert program.rest() == ""
 
 
-FORKED_WITH_LOCK_HELD = """
-portal = transport._portals[os.getpid()]
-held, let_go = threading.Event(), threading.Event()
+FORKED_WHILE_OPENING = """
+parent, begun, may_open = os.getpid(), threading.Event(), threading.Event()
 
-def hold():
-    with portal._lock:
-        held.set()
-        let_go.wait()
+async def factory():
+    if os.getpid() == parent:
+        begun.set()
+        await asyncio.to_thread(may_open.wait)
+    return AsyncMongoTransport.from_url(url, db_name, driver=driver)
 
-threading.Thread(target=hold).start()
-held.wait()
+shared = MongoTransport(factory)
+opener = threading.Thread(target=shared.stats)
+opener.start()
+begun.wait()
 pid = os.fork()
 if pid == 0:
-    transport.publish("child", 1)
-    transport.close()
+    shared.publish("child", 1)
+    shared.close()
     sys.exit(0)
 say(exit_status(pid))
-let_go.set()
-say(transport.stats().messages)
+may_open.set()
+opener.join()
+say(shared.stats().messages)
 say("end")
 """
 
 
 @only_motor
-def test_forked_child_does_not_wait_for_the_lock_of_its_parent(run: Run) -> None:
-    assert run(FORKED_WITH_LOCK_HELD).read_until("end") == ["0", "2"]
+def test_forked_child_does_not_wait_for_the_opening_of_its_parent(run: Run) -> None:
+    assert run(FORKED_WHILE_OPENING).read_until("end") == ["0", "2"]
 
 
 FORKED_ITERATION = """

@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 
 from fairlane import ConfigurationError, FairlaneError
-from fairlane.sync import _facade, _thread
-from fairlane.sync._call import Outcome
+from fairlane.sync import _thread
+from fairlane.sync._call import Reply
 from fairlane.sync._facade import Facade
 from fairlane.sync._loop import DaemonThreads
 
@@ -191,8 +191,8 @@ def test_threads_that_wait_for_one_opening_share_its_error(
     opener.errors.append(ConnectionError("down"))
     opener.is_held = True
     waiting = threading.Semaphore(0)
-    wait = Outcome.wait
-    monkeypatch.setattr(Outcome, "wait", lambda outcome: (waiting.release(), wait(outcome)))
+    wait = Reply.wait
+    monkeypatch.setattr(Reply, "wait", lambda reply: (waiting.release(), wait(reply)))
     facade = Thing(opener)
     calls = [pool.submit(facade.call, lambda t: t.echo(1)) for _ in range(5)]
     assert all(waiting.acquire(timeout=SECONDS) for _ in calls)
@@ -265,6 +265,24 @@ def test_call_inside_a_call_is_refused(thing: Thing) -> None:
         thing.call(nested)
 
 
+def test_many_threads_share_the_opening_after_a_failed_one(
+    opener: Opener, pool: ThreadPoolExecutor
+) -> None:
+    opener.errors.append(ConnectionError("not yet"))
+    facade = Thing(opener)
+    with pytest.raises(ConnectionError, match="not yet"):
+        facade.call(lambda t: t.echo(1))
+    results = list(pool.map(lambda n: facade.call(lambda t: t.echo(n)), range(400)))
+    facade.close()
+    assert (results, len(opener.things)) == (list(range(400)), 1)
+
+
+def test_wait_that_ends_too_early_leaves_nothing_behind() -> None:
+    reply: Reply[None] = Reply()
+    assert not reply.wait_up_to(0.001)
+    assert not reply._waiters
+
+
 def test_call_after_close_is_refused(opener: Opener) -> None:
     facade = Thing(opener)
     facade.close()
@@ -293,7 +311,7 @@ def test_close_lets_a_running_call_end(
 def test_close_cancels_a_call_that_does_not_end(
     thing: Thing, inner: AsyncThing, pool: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_facade, "GRACE", 0.01)
+    monkeypatch.setattr(_thread, "GRACE", 0.01)
     call = pool.submit(thing.call, lambda t: t.wait())
     assert inner.started.wait(SECONDS)
     thing.close()
@@ -335,7 +353,7 @@ def test_facade_stays_usable_after_an_interrupt(thing: Thing) -> None:
 def test_interrupt_does_not_wait_for_ever_for_what_is_finished_first(
     thing: Thing, inner: AsyncThing, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_thread, "TIDY_UP", 0.01)
+    monkeypatch.setattr(_thread, "HURRY", 0.01)
     with pytest.raises(KeyboardInterrupt):
         thing.call(lambda t: t.interrupt(t.wait_shielded))
     inner.let_end()
@@ -366,14 +384,14 @@ def test_result_that_an_interrupt_keeps_from_the_caller_is_undone(
     async def undo(_: AsyncThing, result: object) -> None:
         undone.append(result)
 
-    wait, opening = Outcome.wait, thing._open()._opening
+    wait, opening = Reply.wait, thing._open()._opening
 
-    def wait_and_be_interrupted(outcome: Outcome[Any]) -> None:
-        wait(outcome)
-        if outcome is not opening:
+    def wait_and_be_interrupted(reply: Reply[Any]) -> None:
+        wait(reply)
+        if reply is not opening:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(Outcome, "wait", wait_and_be_interrupted)
+    monkeypatch.setattr(Reply, "wait", wait_and_be_interrupted)
     with pytest.raises(KeyboardInterrupt):
         thing.call(lambda t: t.echo("lease"), undo=undo)
     assert undone == ["lease"]
@@ -382,7 +400,7 @@ def test_result_that_an_interrupt_keeps_from_the_caller_is_undone(
 def test_signal_handler_may_close_while_a_call_waits(
     thing: Thing, inner: AsyncThing, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_facade, "GRACE", 0.01)
+    monkeypatch.setattr(_thread, "GRACE", 0.01)
     before = signal.signal(signal.SIGINT, lambda *_: thing.close())
     try:
         with pytest.raises(FairlaneError, match="closed"):

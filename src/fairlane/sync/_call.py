@@ -1,4 +1,4 @@
-"""What a blocked thread waits for, and the call in the event loop that brings it about."""
+"""What a blocked thread waits for, and the coroutine that brings it about."""
 
 import asyncio
 import contextlib
@@ -7,15 +7,16 @@ import threading
 from collections.abc import Awaitable, Callable
 from typing import Generic, TypeVar
 
-__all__ = ("Call", "Outcome")
+__all__ = ("Call", "Reply")
 
+T = TypeVar("T")
 R = TypeVar("R")
 
 # On Windows no signal ends a wait that has no end of its own.
 WAIT = 0.2 if os.name == "nt" else -1.0
 
 
-class Outcome(Generic[R]):
+class Reply(Generic[R]):
     """A result or an error, to come from another thread; cancelled until something is known.
 
     Not a `threading.Event`: that holds a lock while it begins to wait. A signal handler may run
@@ -23,14 +24,10 @@ class Outcome(Generic[R]):
     """
 
     def __init__(self) -> None:
-        self._is_known = False
-        self._waiters: list[threading.Lock] = []
+        self.is_known = False
+        self._waiters: set[threading.Lock] = set()
         self._result: R
         self._error: BaseException | None = asyncio.CancelledError()
-
-    @property
-    def is_known(self) -> bool:
-        return self._is_known
 
     @property
     def is_success(self) -> bool:
@@ -44,24 +41,26 @@ class Outcome(Generic[R]):
 
     def publish(self) -> None:
         """Wake those who wait; what was set before is final. May be called again."""
-        self._is_known = True
+        self.is_known = True
         while self._waiters:
-            with contextlib.suppress(IndexError):  # two threads publish at once
+            with contextlib.suppress(KeyError):  # two threads publish, or a waiter has just left
                 self._waiters.pop().release()
 
     def wait(self) -> None:
         """Wait until it is known. Raises only what a signal handler raises meanwhile."""
-        while not self._is_known:
+        while not self.is_known:
             self.wait_up_to(WAIT)
 
-    def wait_up_to(self, seconds: float) -> None:
-        """Wait until it is known, or for so many seconds; -1 is for ever."""
+    def wait_up_to(self, seconds: float) -> bool:
+        """Wait for so many seconds at most (-1: for ever); return whether it is known."""
         waiter = threading.Lock()
         waiter.acquire()
-        self._waiters.append(waiter)
-        # In this order: `publish` first sets this and then looks for waiters.
-        if not self._is_known:
-            waiter.acquire(timeout=seconds)
+        self._waiters.add(waiter)
+        try:
+            # In this order: `publish` first sets this and then looks for waiters.
+            return self.is_known or waiter.acquire(timeout=seconds)
+        finally:
+            self._waiters.discard(waiter)
 
     def get(self) -> R:
         """Return the result, or raise the error with the traceback it has."""
@@ -73,36 +72,17 @@ class Outcome(Generic[R]):
             del self  # the error's traceback holds this frame: a cycle
 
 
-class Call(Generic[R]):
-    """A coroutine for the loop, which may be cancelled at any moment, begun or not.
+class Call(Reply[R], Generic[T, R]):
+    """A coroutine on the resource that `opening` brings, and its outcome."""
 
-    A signal can come between any two steps of the thread that calls, also before it knows how far
-    its call has got. All methods are called in the loop; `on_end` is called there, once.
-    """
-
-    def __init__(self, start: Callable[[], Awaitable[R]], on_end: Callable[["Call[R]"], None]):
-        self.outcome: Outcome[R] = Outcome()
+    def __init__(self, verb: Callable[[T], Awaitable[R]], opening: Reply[T]) -> None:
+        super().__init__()
         self.task: asyncio.Task[None] | None = None
-        self._start = start
-        self._on_end = on_end
-        self._is_cancelled = False
+        self._verb = verb
+        self._opening = opening
 
-    def begin(self) -> None:
-        if self._is_cancelled:
-            return
-        self.task = asyncio.get_running_loop().create_task(self._run())
-        # Not at the end of `_run`: a task that is cancelled before its first step never runs.
-        self.task.add_done_callback(lambda _: self._on_end(self))
-
-    def cancel(self) -> None:
-        self._is_cancelled = True
-        if self.task is None:
-            self._on_end(self)
-        else:
-            self.task.cancel()
-
-    async def _run(self) -> None:
+    async def run(self) -> None:
         try:
-            self.outcome.succeed(await self._start())
+            self.succeed(await self._verb(self._opening.get()))
         except BaseException as error:  # SystemExit too: it is for the caller, not for the loop
-            self.outcome.fail(error)
+            self.fail(error)

@@ -12,7 +12,6 @@ from types import TracebackType
 from typing import Any, ClassVar, Generic, Self, TypeVar
 
 from fairlane.errors import ConfigurationError
-from fairlane.sync._portal import Portal
 from fairlane.sync._thread import LoopThread, Undo
 
 __all__ = ("Facade", "Factory")
@@ -24,21 +23,12 @@ logger = logging.getLogger(__name__)
 Factory = Callable[[], Awaitable[T] | AbstractAsyncContextManager[T]]
 """Opens an asynchronous object in the event loop that it is called in."""
 
-GRACE = 5.0
-"""Seconds for which `close()` lets calls of other threads go on before it cancels them."""
-
-PATIENCE = 12.0
-"""Seconds after which it closes the connections of cancelled calls: they may take ten to finish."""
-
-CLOSING = 5.0
-"""Seconds that this may take."""
-
 
 class Facade(Generic[T]):
     """An asynchronous object behind blocking calls, usable by any number of threads.
 
-    Its portals are kept by process id. A forked child finds none of its own, opens one, and never
-    looks at its parent's, whose locks may be held and whose connections are the parent's.
+    Its loop threads are kept by process id. A forked child finds none of its own, starts one, and
+    never looks at its parent's, whose connections are the parent's.
     """
 
     _kind: ClassVar[type[Any]]
@@ -52,8 +42,8 @@ class Facade(Generic[T]):
             )
         self._enter = partial(_entered, factory, self._kind)
         self._is_closed = False
-        self._portals: dict[int, Portal[T]] = {}
-        weakref.finalize(self, _abandon, self._portals).atexit = False
+        self._threads: dict[int, LoopThread[T]] = {}
+        weakref.finalize(self, _abandon, self._threads).atexit = False
 
     def __enter__(self) -> Self:
         """Open at once what the first call would open."""
@@ -77,8 +67,7 @@ class Facade(Generic[T]):
         """
         self._refuse_running_loop()
         self._is_closed = True
-        thread = self._portal().close(grace=GRACE, patience=PATIENCE)
-        if thread is not None and not thread.join(GRACE + PATIENCE + CLOSING):
+        if not self._thread().close():
             logger.warning("a %s was not closed in time", type(self).__name__)
 
     def _call(self, verb: Callable[[T], Awaitable[R]], undo: Undo[T, R] | None = None) -> R:
@@ -106,16 +95,23 @@ class Facade(Generic[T]):
 
     def _open(self) -> LoopThread[T]:
         self._refuse_running_loop()
-        return self._portal().opened()
+        thread = self._thread()
+        if not self._is_closed:
+            thread.start()
+        if self._is_closed:  # perhaps only now
+            thread.retire()
+        thread.opened()
+        return thread
 
-    def _portal(self) -> Portal[T]:
+    def _thread(self) -> LoopThread[T]:
+        """Return the thread of this process; without a lock, which a fork would copy as it is."""
         pid = os.getpid()
-        portal = self._portals.get(pid)
-        if portal is None:
-            # No lock of our own: a fork would copy it as it is, held by a thread that is not there.
-            made = Portal(type(self).__name__, self._enter, is_closed=self._is_closed)
-            portal = self._portals.setdefault(pid, made)
-        return portal
+        thread = self._threads.get(pid)
+        if thread is None:
+            thread = LoopThread(type(self).__name__, self._enter)
+            thread = self._threads.setdefault(pid, thread)
+        self._threads[pid] = newest = thread.newest()
+        return newest
 
     def _refuse_running_loop(self) -> None:
         try:
@@ -135,23 +131,19 @@ async def _entered(factory: Factory[T], kind: type[T]) -> AsyncIterator[T]:
     made: Any = factory()
     if inspect.isawaitable(made) and not isinstance(made, AbstractAsyncContextManager):
         made = await made
-    if not isinstance(made, AbstractAsyncContextManager):
-        raise ConfigurationError(_no_opening(made, kind))
-    async with made as opened:
-        if not isinstance(opened, kind):
-            raise ConfigurationError(_no_opening(opened, kind))
-        yield opened
-
-
-def _no_opening(made: object, kind: type[Any]) -> str:
-    return (
+    if isinstance(made, AbstractAsyncContextManager):
+        async with made as opened:
+            if isinstance(opened, kind):
+                yield opened
+                return
+    raise ConfigurationError(
         f"factory must return an awaitable or an asynchronous context manager that opens an "
         f"{kind.__name__} (as `{kind.__name__}.from_url(...)` does), not {made!r:.100}"
     )
 
 
-def _abandon(portals: dict[int, Portal[Any]]) -> None:
+def _abandon(threads: dict[int, LoopThread[Any]]) -> None:
     """Stop the loop of a facade that nobody refers to any more."""
-    portal = portals.get(os.getpid())
-    if portal is not None:
-        portal.close(patience=PATIENCE)
+    thread = threads.get(os.getpid())
+    if thread is not None:
+        thread.newest().retire()
