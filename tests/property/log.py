@@ -78,9 +78,10 @@ class Log:
             f"attempt {lease.attempt}, epoch {lease.epoch}"
         )
         story = self.stories[lease.event]
-        if story.settled_by == "dead_letter" and self._redrives_at_work:
+        is_renumbered = lease.seq not in story.seqs
+        if self._redrives_at_work and is_renumbered and "dead_letter" in story.tried:
             story.redrives += 1
-            story.settled_by = None
+            story.settled_by = None if story.settled_by == "dead_letter" else story.settled_by
         holding = Holding(lease, lease.expires_at - visibility, lease.expires_at)
         self._judge_delivery(story, holding)
         story.delivered.append(tick)

@@ -80,10 +80,6 @@ async def test_random_schedules_keep_the_invariants(stage: Stage, mood: str) -> 
 
 
 @pytest.mark.memory_only
-@pytest.mark.xfail(
-    reason="a slow redrive or mover of dead letters may bring back what is settled",
-    strict=False,  # whether this many schedules find it is luck
-)
 async def test_random_schedules_with_redrives_keep_the_invariants(stage: Stage) -> None:
     for seed in seeds(IN_MEMORY):
         await play_at_random(stage, seed, "deadly", redrives=True)
