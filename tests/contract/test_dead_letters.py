@@ -181,30 +181,35 @@ async def test_redrives_at_the_same_time_publish_each_letter_once(transport: Tra
     assert (await transport.stats()).messages == 3
 
 
-@pytest.mark.usefixtures("three_dead")
-async def test_letter_that_is_being_redriven_is_no_dead_letter_any_more(
-    transport: Transport, database: Any
-) -> None:
-    """Its redrive was cut off after the decision; repair finishes it."""
+@pytest.fixture
+async def cut_off(transport: Transport, database: Any, three_dead: list[int]) -> None:
+    """A redrive of the first dead letter that ended after its decision."""
     seq = await transport._store.reserve(1)
-    await database["fairlane_dead"].update_one(
-        {"_id": 1}, {"$set": {"redriven_as": seq, "rising": True}}
-    )
-    assert [letter.event for letter in await letters(transport)] == [2, 3]
-    assert (await transport.stats()).dead == 2
+    decision = {"redriven_as": seq, "rising": True}
+    await database["fairlane_dead"].update_one({"_id": three_dead[0]}, {"$set": decision})
+
+
+@pytest.mark.usefixtures("cut_off")
+async def test_redrive_that_was_cut_off_is_finished_by_repair(transport: Transport) -> None:
     assert (await transport.repair()).finished == 1
     assert [message.event for message in await transport.peek("a")] == [1]
     assert (await transport.repair()).finished == 0
 
 
-@pytest.mark.usefixtures("three_dead")
-async def test_redrive_finishes_one_that_was_cut_off(transport: Transport, database: Any) -> None:
-    seq = await transport._store.reserve(1)
-    await database["fairlane_dead"].update_one(
-        {"_id": 1}, {"$set": {"redriven_as": seq, "rising": True}}
-    )
+@pytest.mark.usefixtures("cut_off")
+async def test_redrive_that_was_cut_off_is_finished_by_the_next(transport: Transport) -> None:
     assert await transport.redrive(group_id="b") == 1
     assert (await transport.stats()).messages == 2
+
+
+@pytest.mark.usefixtures("cut_off")
+async def test_message_is_among_the_dead_or_in_its_group_and_never_hidden(
+    transport: Transport,
+) -> None:
+    assert [letter.event for letter in await letters(transport)] == [2, 3]
+    assert [message.event for message in await transport.peek("a")] == [1]
+    stats = await transport.stats()
+    assert (stats.dead, stats.messages) == (2, 1)
 
 
 @pytest.mark.usefixtures("three_dead")
