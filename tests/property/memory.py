@@ -212,11 +212,16 @@ class Undecoded:
         found = await self._collection.find_one(match)
         return None if found is None else _raw(found)
 
+    async def find(
+        self, match: Document, *, sort: Sequence[tuple[str, int]], limit: int = 0
+    ) -> list[RawBSONDocument]:
+        return [_raw(each) for each in await self._collection.find(match, sort=sort, limit=limit)]
+
     async def each(
         self, match: Document, *, sort: Sequence[tuple[str, int]]
     ) -> AsyncIterator[RawBSONDocument]:
-        for document in await self._collection.find(match, sort=sort):
-            yield _raw(document)
+        for document in await self.find(match, sort=sort):
+            yield document
 
 
 async def _no_server_time() -> None:

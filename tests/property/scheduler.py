@@ -75,6 +75,17 @@ class Actor:
         self._go_on.set_result(fate)
         await self.rest()
 
+    async def reach(self, step: str) -> None:
+        """Go on to the next driver call of that name."""
+        while self.parked_at is not None and str(self.parked_at) != step:
+            await self.move(go)
+        assert self.parked_at is not None, f"{self.name} has ended before {step}"
+
+    async def finish(self) -> None:
+        """Go on to the end."""
+        while self.parked_at is not None:
+            await self.move(go)
+
     async def cancel(self) -> None:
         """Cancel the operation at work. A call that is not shielded ends here."""
         assert self._operation is not None
@@ -129,15 +140,19 @@ class Scheduler:
 
     async def run(self, programs: Mapping[Actor, Coroutine[Any, Any, object]]) -> None:
         """Run the programs until all have ended; raise what any of them raised."""
-        for actor, program in programs.items():
-            actor.start(program)
-            await actor.rest()
+        await self.start(programs)
         while parked := [actor for actor in programs if actor.parked_at is not None]:
             await self._turn(parked)
         for actor in programs:
             assert actor.task is not None
             with suppress(Crashed):
                 await actor.task
+
+    async def start(self, programs: Mapping[Actor, Coroutine[Any, Any, object]]) -> None:
+        """Run each program to its first driver call."""
+        for actor, program in programs.items():
+            actor.start(program)
+            await actor.rest()
 
     async def _turn(self, parked: list[Actor]) -> None:
         self._interlude(self._choose)

@@ -2,6 +2,7 @@
 
 import pytest
 
+from property.scheduler import Actor, Scheduler
 from property.script import Happening, Script, at_every_point
 from property.world import ALL_PLACES, Participant, Stage, World
 
@@ -53,3 +54,30 @@ async def test_epoch_grows_when_repair_makes_the_lock_before_the_publish_does(
         await world.check()
 
     await at_every_point(None, scenario)
+
+
+async def test_epoch_grows_when_a_late_head_is_released_before_the_removal_of_its_lock(
+    stage: Stage,
+) -> None:
+    """The removal must not forget an epoch that was given out after the floor was raised."""
+    world = await stage.fresh()
+    scheduler = Scheduler(lambda _: 0)
+    late, acker, other = Actor("late"), Actor("acker"), Actor("other")
+    participants = [await world.join(scheduler.conduct(actor)) for actor in (late, acker, other)]
+    await scheduler.start({late: participants[0].publish(), acker: _life(participants[1])})
+    await late.reach("messages.insert")
+    await acker.reach("locks.delete_one")
+    await late.reach("locks.upsert")
+    await scheduler.start({other: _claim_and_release(participants[2])})
+    for actor in (other, acker, late):
+        await actor.finish()
+    await world.check()
+
+
+async def _life(self: Participant) -> None:
+    await self.publish()
+    await self.ack(await self.claimed())
+
+
+async def _claim_and_release(self: Participant) -> None:
+    await self.release(await self.claimed())

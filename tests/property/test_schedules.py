@@ -26,10 +26,10 @@ from property.scheduler import (
     lose_reply,
     refuse,
 )
-from property.world import MemoryStage, Stage
+from property.world import VISIBILITY, MemoryStage, Stage
 
 FATES = (go,) * 60 + (crash_before, crash_after, refuse, lose_reply, cancel, cancel)
-STEPS_OF_TIME = (0.5, 6.0, EXPIRY)
+STEPS_OF_TIME = (0.5, 6.0, VISIBILITY - 1.0, EXPIRY)
 IN_MEMORY = 500
 ON_SERVER = 10
 
