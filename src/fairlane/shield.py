@@ -43,8 +43,8 @@ async def _undone(task: asyncio.Future[T], undo: Callable[[T], Awaitable[object]
         result = await task
         if undo is not None:
             await undo(result)
-    except Exception:
-        logger.warning("a cancelled call failed while it was being finished", exc_info=True)
+    except Exception as error:
+        logger.warning("a cancelled call failed while it was being finished: %r", error)
 
 
 async def _settle(work: Coroutine[Any, Any, None], deadline: float) -> None:

@@ -9,7 +9,11 @@ from pymongo import AsyncMongoClient, MongoClient, WriteConcern
 from pymongo.errors import BulkWriteError, DuplicateKeyError, OperationFailure
 
 from fairlane import ConfigurationError
-from fairlane.driver import Driver, _address, _as_single, _at_least_majority, _kind_of, _masked
+from fairlane.driver import Driver
+from fairlane.driver._collection import as_single
+from fairlane.driver._connecting import _address, _masked
+from fairlane.driver._driver import _at_least_majority
+from fairlane.driver._kinds import kind_of
 
 HOST = "127.0.0.1:27017"
 
@@ -55,9 +59,9 @@ def test_message_stays_where_there_is_no_password(url: str) -> None:
 async def test_kinds_of_clients_are_told_apart() -> None:
     motor: Any = AsyncIOMotorClient(connect=False)
     pymongo = AsyncMongoClient[Any](connect=False)
-    assert _kind_of(motor) == "motor"
-    assert _kind_of(pymongo) == "pymongo"
-    assert _kind_of(AsyncMongoMockClient()) == "mongomock"
+    assert kind_of(motor) == "motor"
+    assert kind_of(pymongo) == "pymongo"
+    assert kind_of(AsyncMongoMockClient()) == "mongomock"
     motor.close()
     await pymongo.close()
 
@@ -67,13 +71,13 @@ async def test_class_derived_from_a_client_is_of_its_kind() -> None:
         """A client with something of its own."""
 
     mine = Mine(connect=False)
-    assert _kind_of(mine) == "pymongo"
+    assert kind_of(mine) == "pymongo"
     await mine.close()
 
 
 def test_database_of_a_fake_is_no_client() -> None:
     with pytest.raises(ConfigurationError, match="client must be"):
-        _kind_of(AsyncMongoMockClient().get_database("x"))
+        kind_of(AsyncMongoMockClient().get_database("x"))
 
 
 def test_blocking_client_is_no_client() -> None:
@@ -110,7 +114,7 @@ def test_error_of_a_bulk_becomes_that_of_its_first_failed_write(
     code: int, kind: type[OperationFailure]
 ) -> None:
     failed = {"index": 1, "code": code, "errmsg": "no", "op": {"event": "secret"}}
-    single = _as_single(BulkWriteError({"writeErrors": [failed], "nInserted": 1}))
+    single = as_single(BulkWriteError({"writeErrors": [failed], "nInserted": 1}))
     assert type(single) is kind
     assert single.code == code
     assert "secret" not in str(single)
@@ -118,4 +122,4 @@ def test_error_of_a_bulk_becomes_that_of_its_first_failed_write(
 
 def test_error_of_a_bulk_without_a_failed_write_stays_what_it_is() -> None:
     error = BulkWriteError({"writeErrors": [], "writeConcernErrors": [{"code": 64}]})
-    assert _as_single(error) is error
+    assert as_single(error) is error

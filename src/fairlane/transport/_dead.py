@@ -10,8 +10,7 @@ number; the letter is the proof that the message is not settled yet, and goes wi
 """
 
 import logging
-from collections.abc import AsyncGenerator
-from contextlib import aclosing, suppress
+from contextlib import suppress
 from datetime import datetime
 from typing import Any, Generic, TypeVar
 
@@ -31,6 +30,8 @@ __all__ = ("Burial", "DeadLetters")
 
 E = TypeVar("E")
 logger = logging.getLogger(__name__)
+
+PAGE = 50
 
 NOTED: Document = {"dead.seq": {"$exists": True}}
 RISING: Document = {"rising": True}
@@ -92,12 +93,13 @@ class DeadLetters(Generic[E]):
         await self.complete()
         return await self._store.dead.count(AT_REST)
 
-    async def each(self, group_id: str | None) -> AsyncGenerator[DeadLetter[E], None]:
-        await self.complete()
-        found = self._store.dead.undecoded().each(_matching(group_id, None), sort=[("_id", 1)])
-        async with aclosing(found) as documents:
-            async for document in documents:
-                yield self._letter(document)
+    async def page(self, group_id: str | None, *, after: int) -> list[DeadLetter[E]]:
+        """Return the first letters behind a number: not many, as letters can be large."""
+        if not after:
+            await self.complete()
+        match = {**_matching(group_id, None), "_id": {"$gt": after}}
+        found = await self._store.dead.undecoded().find(match, sort=[("_id", 1)], limit=PAGE)
+        return [self._letter(document) for document in found]
 
     async def redrive(self, group_id: str | None, seq: int | None) -> int:
         """Publish dead letters again, oldest first; return how many this call decided on."""

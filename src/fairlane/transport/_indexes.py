@@ -4,12 +4,11 @@ from pymongo.errors import OperationFailure
 from pymongo.operations import IndexModel
 
 from fairlane import schema
-from fairlane.driver import Collection, Document
+from fairlane.driver import UNAUTHORIZED, Collection, Document
 from fairlane.errors import ConfigurationError
 
 __all__ = ("ensure_index",)
 
-UNAUTHORIZED = 13
 CONFLICTS = frozenset({85, 86})  # IndexOptionsConflict, IndexKeySpecsConflict
 
 

@@ -1,7 +1,6 @@
 """`AsyncMongoTransport`: what a user of the grouped transport calls."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterable
-from contextlib import aclosing
 from inspect import iscoroutinefunction
 from types import TracebackType
 from typing import Any, Generic, NoReturn, Self
@@ -326,9 +325,11 @@ class AsyncMongoTransport(Generic[E]):
         """Iterate over the dead letters, oldest message first, of one group or of all."""
         group = None if group_id is None else checks.group_id(group_id)
         await self._store.ready()
-        async with aclosing(self._dead.each(group)) as letters:
-            async for letter in letters:
+        after = 0
+        while page := await self._dead.page(group, after=after):
+            for letter in page:
                 yield letter
+            after = page[-1].seq
 
     async def redrive(self, *, group_id: str | None = None, seq: int | None = None) -> int:
         """Publish dead letters again, at the end of their groups; return how many.
@@ -391,7 +392,7 @@ class AsyncMongoTransport(Generic[E]):
         """Close the client if `from_url` opened it; may be called again."""
         if self._owns_client:
             self._owns_client = False
-            await self._store.driver.close()
+            await close(self._store.driver.client)
 
     def subscribe(self, callback: Callable[[], object]) -> Callable[[], None]:
         """Call `callback` after each publish through this object; return what ends that.

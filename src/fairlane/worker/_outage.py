@@ -5,6 +5,7 @@ import logging
 import anyio
 from pymongo import errors as driver_errors
 
+from fairlane.driver import AUTHENTICATION_FAILED, UNAUTHORIZED
 from fairlane.errors import ConfigurationError
 from fairlane.retry import Backoff
 from fairlane.worker._health import Vitals
@@ -14,9 +15,6 @@ __all__ = ("Outage", "is_hopeless")
 logger = logging.getLogger(__name__)
 
 PAUSE = Backoff(base=0.1, cap=3.0)
-
-UNAUTHORIZED = 13
-AUTHENTICATION_FAILED = 18
 
 
 def is_hopeless(error: Exception, *, has_worked: bool) -> bool:

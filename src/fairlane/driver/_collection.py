@@ -1,0 +1,182 @@
+"""The verbs of a collection, the same on every driver."""
+
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from typing import Any, TypeVar
+
+import pymongo
+from pymongo import errors as driver_errors
+from pymongo.errors import DuplicateKeyError
+from pymongo.operations import IndexModel, UpdateOne
+
+from fairlane.driver._bson import RAW_BSON, Document
+from fairlane.driver._codes import DUPLICATE_KEY
+from fairlane.driver._kinds import Kind
+
+__all__ = ("Collection", "Sort", "UpsertOne", "as_single")
+
+Sort = Sequence[tuple[str, int]]
+UpsertOne = tuple[Document, Document]
+T = TypeVar("T")
+
+UPSERT_TRIES = 5
+
+
+class Collection:
+    """A collection with pinned concerns: majority writes, local primary reads, exact BSON."""
+
+    def __init__(self, raw: Any, kind: Kind, on_disconnect: Callable[[], None]) -> None:
+        self._raw = raw
+        self._kind = kind
+        self._on_disconnect = on_disconnect
+
+    @property
+    def name(self) -> str:
+        return str(self._raw.name)
+
+    @property
+    def namespace(self) -> str:
+        return f"{self._raw.database.name}.{self._raw.name}"
+
+    def undecoded(self) -> "Collection":
+        """Return the same collection, whose documents come and go without being decoded."""
+        if self._kind == "mongomock":
+            return self
+        raw = self._raw.with_options(codec_options=RAW_BSON)
+        return Collection(raw, self._kind, self._on_disconnect)
+
+    async def _run(self, call: Awaitable[T]) -> T:
+        try:
+            return await call
+        except driver_errors.AutoReconnect:
+            self._on_disconnect()
+            raise
+
+    async def find_one(self, match: Document, fields: Document | None = None) -> Document | None:
+        found: Document | None = await self._run(self._raw.find_one(match, fields))
+        return found
+
+    async def find(
+        self, match: Document, *, sort: Sort, limit: int, fields: Document | None = None
+    ) -> list[Document]:
+        cursor = self._raw.find(match, fields).sort(list(sort)).limit(limit)
+        found: list[Document] = await self._run(cursor.to_list(None))
+        return found
+
+    async def each(
+        self, match: Document, *, sort: Sort, fields: Document | None = None
+    ) -> AsyncGenerator[Document, None]:
+        cursor = self._raw.find(match, fields).sort(list(sort))
+        try:
+            async for document in cursor:
+                yield document
+        except driver_errors.AutoReconnect:
+            self._on_disconnect()
+            raise
+        finally:
+            await cursor.close()
+
+    async def aggregate(self, pipeline: Sequence[Document]) -> list[Document]:
+        cursor = self._raw.aggregate(list(pipeline))
+        if self._kind == "pymongo":
+            cursor = await self._run(cursor)
+        found: list[Document] = await self._run(cursor.to_list(None))
+        return found
+
+    async def count(self, match: Document) -> int:
+        number: int = await self._run(self._raw.count_documents(match))
+        return number
+
+    async def find_one_and_update(
+        self, match: Document, update: Document, *, sort: Sort | None = None, upsert: bool = False
+    ) -> Document | None:
+        """Update one document and return it as it is afterwards."""
+        change = self._raw.find_one_and_update(
+            match,
+            update,
+            sort=None if sort is None else list(sort),
+            upsert=upsert,
+            return_document=pymongo.ReturnDocument.AFTER,
+        )
+        found: Document | None = await self._run(change)
+        return found
+
+    async def update_one(self, match: Document, update: Document) -> bool:
+        """Return whether a document matched."""
+        result = await self._run(self._raw.update_one(match, update))
+        return bool(result.matched_count)
+
+    async def update_many(self, match: Document, update: Document | list[Document]) -> int:
+        """Return how many documents matched."""
+        result = await self._run(self._raw.update_many(match, update))
+        return int(result.matched_count)
+
+    async def upsert(self, writes: Sequence[UpsertOne]) -> None:
+        """Apply upserts by `_id`, in order.
+
+        Of two that insert at once one is told "duplicate key": the document is there then, so the
+        repeat updates it. Updates before the failed one are applied again: they must allow that.
+        """
+        for _ in range(UPSERT_TRIES - 1):
+            try:
+                return await self._upsert(writes)
+            except DuplicateKeyError:
+                continue
+        return await self._upsert(writes)
+
+    async def _upsert(self, writes: Sequence[UpsertOne]) -> None:
+        if len(writes) == 1 or self._kind == "mongomock":  # mongomock refuses UpdateOne in bulks
+            for match, update in writes:
+                await self._run(self._raw.update_one(match, update, upsert=True))
+            return
+        models = [UpdateOne(match, update, upsert=True) for match, update in writes]
+        try:
+            await self._run(self._raw.bulk_write(models, ordered=True))
+        except driver_errors.BulkWriteError as error:
+            raise as_single(error) from None
+
+    async def insert(self, documents: Sequence[Mapping[str, Any]]) -> None:
+        """Insert documents in order. Raises `DuplicateKeyError` for a taken key."""
+        if len(documents) == 1:
+            await self._run(self._raw.insert_one(documents[0]))
+            return
+        try:
+            await self._run(self._raw.insert_many(documents, ordered=True))
+        except driver_errors.BulkWriteError as error:
+            raise as_single(error) from None
+
+    async def delete_one(self, match: Document) -> bool:
+        result = await self._run(self._raw.delete_one(match))
+        return bool(result.deleted_count)
+
+    async def delete_many(self, match: Document) -> int:
+        result = await self._run(self._raw.delete_many(match))
+        return int(result.deleted_count)
+
+    async def create_index(self, model: IndexModel) -> None:
+        if self._kind == "mongomock":  # its create_indexes forgets partial filters
+            options = dict(model.document)
+            keys = list(options.pop("key").items())
+            await self._raw.create_index(keys, **options)
+            return
+        await self._run(self._raw.create_indexes([model]))
+
+    async def indexes(self) -> list[Document]:
+        cursor = self._raw.list_indexes()
+        if self._kind == "pymongo":
+            cursor = await self._run(cursor)
+        found: list[Document] = await self._run(cursor.to_list(None))
+        return found
+
+    async def drop(self) -> None:
+        await self._run(self._raw.drop())
+
+
+def as_single(error: driver_errors.OperationFailure) -> driver_errors.OperationFailure:
+    """Return the first error of an ordered bulk as the error of a single write."""
+    failed = (error.details or {}).get("writeErrors")
+    if not failed:
+        return error
+    # Without the operation: errors are logged, and it holds the payload.
+    first = {key: value for key, value in failed[0].items() if key != "op"}
+    kind = DuplicateKeyError if first["code"] == DUPLICATE_KEY else driver_errors.OperationFailure
+    return kind(first.get("errmsg", str(error)), first["code"], first)

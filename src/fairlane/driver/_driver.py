@@ -1,0 +1,163 @@
+"""A client of any supported driver, and what its server can do."""
+
+from collections.abc import Callable, MutableMapping, Sequence
+from itertools import groupby
+from typing import Any
+
+from pymongo import errors as driver_errors
+from pymongo.errors import DuplicateKeyError
+from pymongo.operations import UpdateOne
+from pymongo.read_concern import ReadConcern
+from pymongo.read_preferences import ReadPreference
+from pymongo.write_concern import WriteConcern
+
+from fairlane.driver._bson import BSON, MOCK_BSON, Document
+from fairlane.driver._codes import COMMAND_NOT_FOUND
+from fairlane.driver._collection import Collection, Sort, as_single
+from fairlane.driver._kinds import kind_of
+from fairlane.driver._writes import Write
+from fairlane.errors import ConfigurationError
+
+__all__ = ("Driver",)
+
+CROSS_COLLECTION_BULK_WIRE_VERSION = 25  # MongoDB 8.0
+UNION_WIRE_VERSION = 9  # MongoDB 4.4
+
+
+class Driver:
+    """An injected client, whichever of the supported drivers it is from."""
+
+    def __init__(self, client: Any) -> None:
+        self.client = client
+        self.kind = kind_of(client)
+        self.has_cross_collection_bulk: bool = False
+        self.has_union: bool = False
+        self.on_disconnect: Callable[[], None] = lambda: None
+        # mongomock gives a database for every unknown attribute
+        wanted = WriteConcern() if self.kind == "mongomock" else client.write_concern
+        self._write_concern: WriteConcern = _at_least_majority(wanted)
+
+    @property
+    def keeps_bytes(self) -> bool:
+        """Whether documents can be written as the bytes that they were encoded to."""
+        return self.kind != "mongomock"
+
+    def collection(self, db_name: str, name: str) -> Collection:
+        raw = self.client.get_database(db_name).get_collection(
+            name,
+            codec_options=BSON if self.keeps_bytes else MOCK_BSON,
+            read_preference=ReadPreference.PRIMARY,
+            # With a majority read a claim could see the lock of a publish and not yet its message.
+            read_concern=ReadConcern("local") if self.keeps_bytes else None,
+            write_concern=self._write_concern,
+        )
+        return Collection(raw, self.kind, lambda: self.on_disconnect())
+
+    async def server_time(self) -> float | None:
+        """Ask the primary for its time (epoch seconds) and note what it can do.
+
+        None from an in-process fake, which has no server.
+        """
+        if self.kind == "mongomock":
+            return None
+        reply = await self._hello()
+        wire_version = reply.get("maxWireVersion", 0)
+        self.has_cross_collection_bulk = (
+            wire_version >= CROSS_COLLECTION_BULK_WIRE_VERSION
+            # PyMongo writes into the reply, which a client of raw documents does not allow.
+            and issubclass(self.client.codec_options.document_class, MutableMapping)
+        )
+        self.has_union = wire_version >= UNION_WIRE_VERSION
+        return float(reply["localTime"].timestamp())
+
+    async def _hello(self) -> Document:
+        admin = self.client.get_database("admin")
+        try:  # a command decodes as it is told itself, whatever its database says
+            reply: Document = await admin.command("hello", codec_options=BSON)
+        except driver_errors.OperationFailure as error:
+            if error.code != COMMAND_NOT_FOUND:  # before MongoDB 4.4.2
+                raise
+            reply = await admin.command("isMaster", codec_options=BSON)
+        return reply
+
+    async def find_and_one(
+        self,
+        collection: Collection,
+        match: Document,
+        *,
+        sort: Sort,
+        limit: int,
+        other: Collection,
+        other_id: str,
+    ) -> tuple[list[Document], Document | None]:
+        """Find as `find` does, then read one document elsewhere: one command where possible.
+
+        The `_id`s found must not be strings, by which the other document is told from them.
+        """
+        if not self.has_union:
+            found = await collection.find(match, sort=sort, limit=limit)
+            return found, await other.find_one({"_id": other_id})
+        beside = {"coll": other.name, "pipeline": [{"$match": {"_id": other_id}}]}
+        rows = await collection.aggregate(
+            [{"$match": match}, {"$sort": dict(sort)}, {"$limit": limit}, {"$unionWith": beside}]
+        )
+        if rows and rows[-1]["_id"] == other_id:
+            return rows[:-1], rows[-1]
+        return rows, None
+
+    async def write_in_order(self, writes: Sequence[Write]) -> None:
+        """Apply the writes in order: one command where the server can.
+
+        Raises `DuplicateKeyError` if the key of an insert is taken; nothing after it was applied.
+        """
+        reached = 0
+        if self.has_cross_collection_bulk and len(writes) > 1:
+            reached = await self._bulk([write.model() for write in writes])
+        for _, run in groupby(writes[reached:], key=lambda write: (type(write), write.collection)):
+            batch: list[Any] = list(run)
+            await batch[0].apply(batch)
+
+    async def _bulk(self, models: Sequence[Any]) -> int:
+        """Apply the models in order; return how many were applied.
+
+        Stops short where the server is too old, and at an upsert that met another one.
+        """
+        try:
+            await self.client.bulk_write(models, write_concern=self._write_concern)
+        except driver_errors.InvalidOperation:  # an older server became primary
+            self.has_cross_collection_bulk = False
+            return 0
+        except driver_errors.AutoReconnect:
+            self.on_disconnect()
+            raise
+        except driver_errors.ClientBulkWriteException as error:
+            return self._applied_before(error, models)
+        return len(models)
+
+    def _applied_before(
+        self, error: driver_errors.ClientBulkWriteException, models: Sequence[Any]
+    ) -> int:
+        if isinstance(error.error, driver_errors.AutoReconnect):
+            self.on_disconnect()
+        if error.error is not None:
+            raise error.error from error
+        single = as_single(error)
+        index = int((single.details or {}).get("idx", 0))
+        if isinstance(models[index], UpdateOne) and isinstance(single, DuplicateKeyError):
+            return index
+        raise single from None
+
+
+def _at_least_majority(wanted: WriteConcern) -> WriteConcern:
+    """Return the caller's write concern, raised to a majority where it counts servers.
+
+    A number cannot be compared with a majority, so numbers become "majority"; named ones stay.
+    """
+    if not wanted.acknowledged:
+        raise ConfigurationError(
+            "client has write concern w=0; a lease needs acknowledged writes (leave w out)"
+        )
+    concern = dict(wanted.document)
+    if not isinstance(concern.get("w"), str):
+        concern["w"] = "majority"
+    return WriteConcern(**concern)
