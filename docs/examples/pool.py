@@ -16,7 +16,7 @@ async def main() -> None:
     async with AsyncMongoTransport.from_url("mongodb://localhost:27017", "app") as transport:
         await transport.publish("order-42", {"total": 2000})
         await transport.publish("order-42", {"total": 20})
-        await transport.publish("order-43", {})
+        await transport.publish("order-43", {})  # ends in the dead letters
         pool = WorkerPool(transport, handle, concurrency=32, signals=True)
         await pool.run()  # until SIGTERM or Ctrl-C; then it finishes what has started
 

@@ -1,4 +1,6 @@
+from contextlib import suppress
+
 from fairlane.testing import local_server
 
-with local_server() as server:
+with suppress(KeyboardInterrupt), local_server() as server:
     input(f"{server.url} (Enter ends it) ")

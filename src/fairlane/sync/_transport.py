@@ -32,8 +32,6 @@ class MongoTransport(Facade[AsyncMongoTransport[E]], Generic[E]):
     Example:
         >>> with MongoTransport.from_url("mongodb://localhost:27017", "app") as transport:
         ...     transport.publish("order-42", {"kind": "paid"})
-
-    Source: design section 8.
     """
 
     _kind = AsyncMongoTransport
