@@ -2,6 +2,7 @@
 
 import inspect
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
@@ -115,3 +116,32 @@ async def test_with_refuses_a_running_loop() -> None:
 def test_what_is_no_factory_is_refused_with_what_to_give(given: Any) -> None:
     with pytest.raises(ConfigurationError, match=r"function that opens.*MongoTransport\.from_url"):
         MongoTransport(given)
+
+
+@pytest.mark.parametrize(
+    ("more", "options"),
+    [(("app",), {}), ((), {"db_name": "app"}), (("app",), {"driver": "pymongo"})],
+)
+@pytest.mark.parametrize("first", ["mongodb://localhost", AsyncMongoClient(connect=False), dict])
+def test_arguments_of_from_url_are_refused_with_where_to_give_them(
+    first: Any, more: Any, options: Any
+) -> None:
+    with pytest.raises(ConfigurationError, match=r"MongoTransport\.from_url\(url, db_name\)"):
+        MongoTransport(first, *more, **options)
+
+
+SECRET_URL = "mongodb://user:secret@localhost/"
+
+
+@pytest.mark.parametrize("given", [SECRET_URL, AsyncMongoClient(SECRET_URL, connect=False)])
+def test_refusal_names_the_type_of_what_was_given_and_shows_no_password(given: Any) -> None:
+    with pytest.raises(ConfigurationError, match=type(given).__name__) as refusal:
+        MongoTransport(given)
+    assert "secret" not in str(refusal.value)
+
+
+@pytest.mark.parametrize("made", [SECRET_URL, nullcontext(SECRET_URL)])
+def test_refusal_of_what_a_factory_makes_names_the_type_and_shows_no_password(made: Any) -> None:
+    with pytest.raises(ConfigurationError, match="not str") as refusal:
+        MongoTransport(lambda: made).stats()
+    assert "secret" not in str(refusal.value)

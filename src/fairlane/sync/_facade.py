@@ -9,7 +9,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, 
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
 from types import TracebackType
-from typing import Any, ClassVar, Generic, Self, TypeVar
+from typing import Any, ClassVar, Generic, Never, Self, TypeVar
 
 from fairlane.errors import ConfigurationError
 from fairlane.sync._thread import LoopThread, Undo
@@ -34,11 +34,13 @@ class Facade(Generic[T]):
     _kind: ClassVar[type[Any]]
     """The asynchronous class behind the facade."""
 
-    def __init__(self, factory: Factory[T]) -> None:
-        if not callable(factory):
+    def __init__(self, factory: Factory[T], *more: Never, **options: Never) -> None:
+        if more or options or not callable(factory):
+            given = (type(argument).__name__ for argument in (factory, *more, *options.values()))
             raise ConfigurationError(
-                f"factory must be a function that opens an {self._kind.__name__} in the event loop "
-                f"of the facade, not {factory!r:.100}; or use {type(self).__name__}.from_url(...)"
+                f"{type(self).__name__} takes nothing but a function that opens an "
+                f"{self._kind.__name__} in the event loop of the facade, not {', '.join(given)}; "
+                f"with a URL, use {type(self).__name__}.from_url(url, db_name)"
             )
         self._enter = partial(_entered, factory, self._kind)
         self._is_closed = False
@@ -136,9 +138,10 @@ async def _entered(factory: Factory[T], kind: type[T]) -> AsyncIterator[T]:
             if isinstance(opened, kind):
                 yield opened
                 return
+        made = opened
     raise ConfigurationError(
         f"factory must return an awaitable or an asynchronous context manager that opens an "
-        f"{kind.__name__} (as `{kind.__name__}.from_url(...)` does), not {made!r:.100}"
+        f"{kind.__name__} (as `{kind.__name__}.from_url(...)` does), not {type(made).__name__}"
     )
 
 
