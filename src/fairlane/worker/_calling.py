@@ -27,7 +27,23 @@ def checked_handler(handler: Handler[E]) -> Handler[E]:
         )
     if inspect.isgeneratorfunction(handler) or inspect.isasyncgenfunction(handler):
         raise ConfigurationError("handler must not contain `yield`: nobody would run its body")
+    if not _takes_one_argument(handler):
+        raise ConfigurationError(
+            "handler must be a function that can be called with one argument, the lease"
+        )
     return handler
+
+
+def _takes_one_argument(handler: Callable[..., Any]) -> bool:
+    try:
+        signature = inspect.signature(handler)
+    except (TypeError, ValueError):  # some functions written in C do not tell
+        return True
+    try:
+        signature.bind(object())
+    except TypeError:
+        return False
+    return True
 
 
 def is_async(handler: Callable[..., Any]) -> bool:

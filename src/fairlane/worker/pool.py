@@ -19,7 +19,7 @@ from fairlane.worker._run import Run
 from fairlane.worker._settings import Settings
 from fairlane.worker._switch import Switch
 from fairlane.worker.events import Listener, Reporter
-from fairlane.worker.source import Order, Source
+from fairlane.worker.source import Order, Source, checked_source
 
 if TYPE_CHECKING:
     from anyio.abc import TaskGroup
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 __all__ = ("WorkerPool",)
 
 BACKOFF = Backoff(base=1.0, cap=300.0)
-VERBS = ("claim", "ack", "nack", "extend", "release", "dead_letter")
 
 
 class WorkerPool(Generic[E]):
@@ -105,7 +104,7 @@ class WorkerPool(Generic[E]):
     ) -> None:
         if lanes is not None or batch != 1:
             raise ConfigurationError("lanes and batch are not available yet: leave them out")
-        self._source = _checked_source(source)
+        self._source = checked_source(source)
         self._handler = checked_handler(handler)
         self._settings = Settings.checked(
             concurrency=concurrency,
@@ -216,16 +215,6 @@ class WorkerPool(Generic[E]):
 
     def _signalled(self) -> None:
         (self._cut if self._stop.is_on else self._stop).throw()
-
-
-def _checked_source(source: Source[E]) -> Source[E]:
-    missing = [verb for verb in VERBS if not callable(getattr(source, verb, None))]
-    if missing:
-        raise ConfigurationError(
-            f"source must be an AsyncMongoTransport or another Source; "
-            f"{type(source).__name__} has no {', '.join(missing)}"
-        )
-    return source
 
 
 def _checked_listener(listener: Listener | None) -> Listener | None:

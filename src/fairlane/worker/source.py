@@ -1,11 +1,16 @@
 """What a worker pool needs of the thing it takes leases from."""
 
+import inspect
 from collections.abc import Callable
 from typing import Literal, Protocol, runtime_checkable
 
+from fairlane.errors import ConfigurationError
 from fairlane.model import E, Lease
+from fairlane.worker._calling import is_async
 
-__all__ = ("Announcing", "Order", "Repairable", "Source")
+__all__ = ("Announcing", "Order", "Repairable", "Source", "checked_source")
+
+VERBS = ("claim", "ack", "nack", "extend", "release", "dead_letter")
 
 Order = Literal["fair", "priority"]
 """Which of the claimable groups comes first: the one that waits longest, or the most urgent one."""
@@ -55,3 +60,25 @@ class Announcing(Protocol):
     def subscribe(self, callback: Callable[[], None], /) -> Callable[[], None]:
         """Call `callback` after each publish until the returned function is called."""
         ...
+
+
+def checked_source(source: Source[E]) -> Source[E]:
+    """Refuse what has not got the verbs, or would block the event loop with them."""
+    problem = _problem(source)
+    if problem is not None:
+        raise ConfigurationError(
+            f"source must be an AsyncMongoTransport or another Source: {problem}"
+        )
+    return source
+
+
+def _problem(source: object) -> str | None:
+    if isinstance(source, type):
+        return f"{source.__name__} is a class; open one and give that"
+    name = type(source).__name__
+    missing = [verb for verb in VERBS if not callable(getattr(source, verb, None))]
+    if missing:
+        return f"{name} has no {', '.join(missing)}"
+    if not is_async(inspect.unwrap(source.claim)):  # type: ignore[attr-defined]
+        return f"{name} blocks, its claim is no coroutine function (MongoTransport is for threads)"
+    return None
