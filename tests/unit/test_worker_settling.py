@@ -1,12 +1,15 @@
 """A settlement is asked for until there is an answer, and the answer is taken for what it says."""
 
 import asyncio
+import logging
+from typing import Any
 
 import anyio
 import pytest
 from worker_fakes import FakeSource, Fault, Record, handled, in_virtual_time, now, raising
 
 from fairlane.errors import LeaseLost
+from fairlane.model import Lease
 from fairlane.retry import Reject, Retry
 from fairlane.worker import WorkerPool
 
@@ -147,3 +150,45 @@ async def test_fault_of_a_settlement_leaves_the_other_messages_alone() -> None:
         await record.until("acked", times=2)
 
     assert sorted(source.acked) == [first, second]
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"), [(Reject("no such order"), "no such order"), (ValueError("bad"), "bad")]
+)
+def test_move_to_the_dead_letters_is_logged(
+    error: Exception, reason: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    @in_virtual_time
+    async def scenario() -> None:
+        source, record = FakeSource(), Record()
+        source.publish("g")
+        async with WorkerPool(source, raising(error), max_attempts=1, on_event=record):
+            await record.until("dead_lettered")
+
+    scenario()
+
+    entry = caplog.records[-1]
+    assert entry.levelno == logging.WARNING
+    assert "moved to the dead letters: group 'g', seq 1" in entry.message
+    assert entry.message.endswith(reason)
+
+
+@pytest.mark.parametrize("lasts", [0.0, 20.0])
+def test_handler_that_settles_is_told_that_the_pool_does(
+    lasts: float, caplog: pytest.LogCaptureFixture
+) -> None:
+    @in_virtual_time
+    async def scenario() -> None:
+        source, record = FakeSource(), Record()
+        source.publish("g")
+
+        async def handle(lease: Lease[Any]) -> None:
+            await source.ack(lease)
+            await anyio.sleep(lasts)
+
+        async with WorkerPool(source, handle, on_event=record):
+            await record.until("lease_lost")
+
+    scenario()
+
+    assert "the handler settled it itself, which the pool does" in caplog.records[-1].message

@@ -36,7 +36,10 @@ class Renewer(Generic[E]):
                     await self._renew(held)
                     handler.deadline = held.give_up_at
             except LeaseLost:
-                held.lost = "somebody else has the group, or it was settled elsewhere"
+                held.lost = (
+                    "somebody else has the group, or the handler settled it itself, which the pool "
+                    "does"
+                )
                 handler.cancel()
 
     async def _renew(self, held: Held[E]) -> None:

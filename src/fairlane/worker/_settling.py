@@ -102,14 +102,30 @@ class Settling(Generic[E]):
         if answer is None:
             self._tell_unsettled(held, "the source did not answer")
         elif answer:
-            kind = KINDS[outcome.verb]
-            self._report(kind, held.lease, delay=outcome.delay, reason=outcome.reason)
+            self._tell_settled(held)
         else:
-            self._tell_lost(held, f"it was over before the {outcome.verb}")
+            self._tell_lost(
+                held,
+                f"it was over before the {outcome.verb}: it expired, or the handler settled it "
+                "itself, which the pool does",
+            )
+
+    def _tell_settled(self, held: Held[E]) -> None:
+        lease, outcome = held.lease, held.outcome
+        if outcome.verb == "dead_letter":
+            logger.warning(
+                "moved to the dead letters: group %r, seq %d, attempt %d: %s",
+                lease.group_id,
+                lease.seq,
+                lease.attempt,
+                outcome.reason,
+                extra=held.log_extra,
+            )
+        self._report(KINDS[outcome.verb], lease, delay=outcome.delay, reason=outcome.reason)
 
     def _tell_lost(self, held: Held[E], why: str) -> None:
         logger.warning(
-            "lost the lease on group %r (seq %d): %s; nothing was settled",
+            "lost the lease on group %r (seq %d): %s; the pool settled nothing",
             held.lease.group_id,
             held.lease.seq,
             why,
