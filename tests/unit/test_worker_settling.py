@@ -192,3 +192,55 @@ def test_handler_that_settles_is_told_that_the_pool_does(
     scenario()
 
     assert "the handler settled it itself, which the pool does" in caplog.records[-1].message
+
+
+@pytest.mark.parametrize("fault", [Fault(before=GONE), Fault(hangs=True)])
+def test_health_is_degraded_while_a_settlement_fails(fault: Fault) -> None:
+    @in_virtual_time
+    async def scenario() -> None:
+        source, record = FakeSource(), Record()
+        source.publish("g")
+        source.faults["ack"].append(fault)
+        states = []
+        async with WorkerPool(source, handled, on_event=record) as pool:
+            await source.until_called("ack", times=2)
+            states.append(pool.health.state)
+            await record.until("acked")
+            states.append(pool.health.state)
+        assert states == ["degraded", "ok"]
+
+    scenario()
+
+
+@in_virtual_time
+async def test_settlement_that_was_given_up_does_not_keep_the_health_degraded() -> None:
+    source, record = FakeSource(), Record()
+    source.publish("g")
+    source.always["ack"] = Fault(before=GONE)
+
+    async with WorkerPool(source, handled, on_event=record) as pool:
+        await source.until_called("ack", times=1)
+        source.groups["g"].available_at = float("inf")  # nobody claims it again
+        await record.until("unsettled")
+        state = pool.health.state
+
+    assert state == "ok"
+
+
+def test_settlements_that_fail_together_are_logged_with_one_traceback(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    @in_virtual_time
+    async def scenario() -> None:
+        source, record = FakeSource(), Record()
+        for number in range(9):
+            source.publish(f"g{number}")
+        source.faults["ack"].extend([Fault(before=GONE, delay=1)] * 18)
+        async with WorkerPool(source, handled, on_event=record):
+            await record.until("acked", times=9)
+
+    scenario()
+
+    failures = [entry for entry in caplog.records if entry.message.startswith("cannot ack")]
+    assert len(failures) == 9
+    assert [bool(entry.exc_info) for entry in failures].count(True) == 1

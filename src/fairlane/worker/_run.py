@@ -56,7 +56,7 @@ class Run(Generic[E]):
         self._vitals = vitals
         self._report = report
         self._stopping = anyio.Event()
-        self._settling = Settling(source, report)
+        self._settling = Settling(source, vitals, report)
         self._fetching = Fetching(
             source, settings, vitals, stopping=self._stopping, give_back=self._give_back
         )

@@ -10,6 +10,7 @@ from fairlane.errors import LeaseLost
 from fairlane.model import E
 from fairlane.retry import Backoff
 from fairlane.worker._cancellation import only_own_cancellation
+from fairlane.worker._health import Vitals
 from fairlane.worker._held import Held
 from fairlane.worker.events import EventKind, Reporter
 from fairlane.worker.source import Source
@@ -38,9 +39,11 @@ KINDS: dict[str, EventKind] = {
 
 
 class Settling(Generic[E]):
-    def __init__(self, source: Source[E], report: Reporter) -> None:
+    def __init__(self, source: Source[E], vitals: Vitals, report: Reporter) -> None:
         self._source = source
+        self._vitals = vitals
         self._report = report
+        self._failing: set[str] = set()  # tokens of leases
 
     async def settle(self, held: Held[E]) -> None:
         """End the lease as `held.outcome` says; tell how it went. Raises only `CancelledError`."""
@@ -53,12 +56,13 @@ class Settling(Generic[E]):
             try:
                 answer = await self._until_answered(held)
             finally:
+                self._end_of_trouble(held)
                 self._tell(held, answer)
 
     async def _until_answered(self, held: Held[E]) -> bool | None:
         """Return whether the lease was still held; None if it ran out without an answer."""
         for attempt in count(1):
-            answer = await self._try_once(held, is_first=attempt == 1)
+            answer = await self._try_once(held)
             is_ours = anyio.current_time() < held.safe_until
             if answer is not None:
                 # Refused after an unanswered try, while nobody else can hold the group: that try
@@ -69,7 +73,7 @@ class Settling(Generic[E]):
             await anyio.sleep(PAUSE.delay(attempt))
         return None
 
-    async def _try_once(self, held: Held[E], *, is_first: bool) -> bool | None:
+    async def _try_once(self, held: Held[E]) -> bool | None:
         try:
             limit = min(TRY_SECONDS, max(1.0, held.visibility / 3))
             with anyio.move_on_after(limit, shield=True), only_own_cancellation():
@@ -77,15 +81,32 @@ class Settling(Generic[E]):
         except LeaseLost:
             return False
         except Exception as error:
-            if is_first:
-                logger.warning(
-                    "cannot %s the message of group %r, trying on while the lease lasts",
-                    held.outcome.verb,
-                    held.lease.group_id,
-                    exc_info=error,
-                    extra=held.log_extra,
-                )
+            self._note_trouble(held, error)
+        else:
+            self._note_trouble(held, TimeoutError(f"no answer within {limit:g} s"))
         return None
+
+    def _note_trouble(self, held: Held[E], error: Exception) -> None:
+        token = held.lease.token
+        if token in self._failing:
+            return
+        is_news = not self._failing  # a server that goes away fails all settlements alike
+        self._failing.add(token)
+        self._vitals.fail("settling")
+        logger.warning(
+            "cannot %s the message of group %r, trying on while the lease lasts: %r",
+            held.outcome.verb,
+            held.lease.group_id,
+            error,
+            exc_info=error if is_news else None,
+            extra=held.log_extra,
+        )
+
+    def _end_of_trouble(self, held: Held[E]) -> None:
+        """Forget it, settled or not: claims tell whether the source is still away."""
+        self._failing.discard(held.lease.token)
+        if not self._failing:
+            self._vitals.recover("settling")
 
     async def _call(self, held: Held[E]) -> bool:
         lease, outcome = held.lease, held.outcome
