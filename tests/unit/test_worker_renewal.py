@@ -5,7 +5,18 @@ from itertools import pairwise
 from typing import Any
 
 import anyio
-from worker_fakes import FakeSource, Fault, Record, busy, handled, in_virtual_time, now, ticks
+import pytest
+from worker_fakes import (
+    FakeSource,
+    Fault,
+    Record,
+    block,
+    busy,
+    handled,
+    in_virtual_time,
+    now,
+    ticks,
+)
 
 from fairlane.model import Lease
 from fairlane.worker import WorkerPool
@@ -306,3 +317,72 @@ async def test_lost_lease_frees_its_slot() -> None:
         acked = await record.until("acked")
 
     assert acked.group_id == "h"
+
+
+def lines_on_a_blocked_loop(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [entry.message for entry in caplog.records if "loop was blocked" in entry.message]
+
+
+@pytest.mark.parametrize(("before", "after"), [(0, 0), (0, 1), (1, 0), (1, 1)])
+def test_handler_that_blocks_the_loop_is_logged_with_what_to_do(
+    before: float, after: float, caplog: pytest.LogCaptureFixture
+) -> None:
+    @in_virtual_time
+    async def scenario() -> None:
+        source, record = FakeSource(), Record()
+        source.publish("g")
+
+        async def handle(_: object) -> None:
+            if before:
+                await anyio.sleep(before)
+            block(19 - before)
+            if after:
+                await anyio.sleep(after)
+
+        async with WorkerPool(source, handle, visibility=30, on_event=record):
+            await record.until("acked")
+
+    scenario()
+
+    (line,) = lines_on_a_blocked_loop(caplog)
+    assert "blocked for 9.0 s" in line
+    assert "plain function" in line
+
+
+def test_blocked_loop_is_logged_once_for_all_leases(caplog: pytest.LogCaptureFixture) -> None:
+    @in_virtual_time
+    async def scenario() -> None:
+        source, record = FakeSource(), Record()
+        for number in range(9):
+            source.publish(f"g{number}")
+
+        async def handle(lease: Lease[Any]) -> None:
+            await anyio.sleep(1)
+            if lease.group_id == "g0":
+                block(15)
+            await anyio.sleep(30)
+
+        async with WorkerPool(source, handle, visibility=30, on_event=record):
+            await record.until("acked", times=9)
+
+    scenario()
+
+    assert len(lines_on_a_blocked_loop(caplog)) == 1
+
+
+def test_lease_handed_out_late_is_no_blocked_loop(caplog: pytest.LogCaptureFixture) -> None:
+    @in_virtual_time
+    async def scenario() -> None:
+        source, record = FakeSource(), Record()
+        source.publish("g")
+        source.faults["claim"].append(Fault(delay=100))
+
+        async def handle(_: object) -> None:
+            await anyio.sleep(15)
+
+        async with WorkerPool(source, handle, visibility=30, on_event=record):
+            await record.until("acked")
+
+    scenario()
+
+    assert lines_on_a_blocked_loop(caplog) == []

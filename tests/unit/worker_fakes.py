@@ -42,6 +42,9 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
     def time(self) -> float:
         return self._jumping.now
 
+    def jump(self, seconds: float) -> None:
+        self._jumping.now += seconds
+
 
 def in_virtual_time(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
     """Run a test in virtual time; it must leave no task behind."""
@@ -313,6 +316,13 @@ class Record:
 
 def now() -> float:
     return asyncio.get_running_loop().time()
+
+
+def block(seconds: float) -> None:
+    """Do what a blocking call does: time goes by, and no task runs meanwhile."""
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, VirtualTimeLoop)
+    loop.jump(seconds)
 
 
 async def ticks(number: int) -> None:

@@ -22,6 +22,7 @@ class Held(Generic[E]):
 
     Attributes:
         lease: the lease as last renewed.
+        taken_at: when its claim was answered.
         safe_until: until then nobody else can have the group.
         outcome: what to settle it with; `FAULT` until it is known.
         lost: why the lease is no longer ours; None while it is.
@@ -32,6 +33,7 @@ class Held(Generic[E]):
     def __init__(self, lease: Lease[E], visibility: float, *, asked_at: float, now: float) -> None:
         self.lease = lease
         self.visibility = visibility
+        self.taken_at = now
         # A claim may take long and lease late; it promises to leave half of the visibility.
         self.safe_until = max(asked_at + visibility, now + visibility / 2)
         self.outcome: Outcome = FAULT

@@ -19,28 +19,53 @@ logger = logging.getLogger(__name__)
 
 PAUSE = Backoff(base=0.05, cap=2.0)
 
+TOLERANCE = 0.1
+"""Seconds by which a wait may last too long without being worth a line."""
+
 
 class Renewer(Generic[E]):
     def __init__(self, source: Source[E]) -> None:
         self._source = source
+        self._blocked_until = 0.0
 
     async def keep(self, held: Held[E], handler: anyio.CancelScope) -> None:
         """Renew until `held.renewing` is cancelled; each renewal moves the handler's deadline.
 
         The deadline is the guard: it ends the handler in time even while a renewal hangs.
         """
+        due = max(held.renew_at, held.taken_at)
         with held.renewing:
             try:
                 while True:
-                    await anyio.sleep_until(held.renew_at)
+                    await self._sleep_until(due, held)
                     await self._renew(held)
                     handler.deadline = held.give_up_at
+                    due = max(held.renew_at, anyio.current_time())
             except LeaseLost:
                 held.lost = (
                     "somebody else has the group, or the handler settled it itself, which the pool "
                     "does"
                 )
                 handler.cancel()
+
+    async def _sleep_until(self, due: float, held: Held[E]) -> None:
+        try:
+            await anyio.sleep_until(due)
+        finally:  # a handler that blocked the loop may have ended, which cancels the renewals
+            self._note_delay(due, held)
+
+    def _note_delay(self, due: float, held: Held[E]) -> None:
+        """Tell of each time that the loop stood still, once for all leases."""
+        now = anyio.current_time()
+        if now - due < max(TOLERANCE, held.visibility / 12) or due < self._blocked_until:
+            return
+        self._blocked_until = now
+        logger.warning(
+            "the event loop was blocked for %.1f s or longer, so no lease could be renewed; "
+            "make a handler that blocks a plain function (`def`), which runs in a thread",
+            now - due,
+            extra=held.log_extra,
+        )
 
     async def _renew(self, held: Held[E]) -> None:
         for attempt in count(1):
