@@ -78,6 +78,12 @@ def test_class_in_place_of_a_source_is_refused(source: Any) -> None:
         WorkerPool(source, handled)
 
 
+def test_transport_that_is_not_open_yet_is_refused_with_what_to_do() -> None:
+    opening: Any = AsyncMongoTransport.from_url("mongodb://localhost")
+    with pytest.raises(ConfigurationError, match="Opening first, with `async with`"):
+        WorkerPool(opening, handled)
+
+
 def test_source_with_a_wrapped_claim_is_accepted() -> None:
     assert WorkerPool(WrappedSource(), handled).health.state == "stopped"
 

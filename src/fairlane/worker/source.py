@@ -76,6 +76,8 @@ def _problem(source: object) -> str | None:
     if isinstance(source, type):
         return f"{source.__name__} is a class; open one and give that"
     name = type(source).__name__
+    if inspect.isawaitable(source):
+        return f"open this {name} first, with `async with` or `await`"
     missing = [verb for verb in VERBS if not callable(getattr(source, verb, None))]
     if missing:
         return f"{name} has no {', '.join(missing)}"
