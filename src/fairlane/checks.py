@@ -65,7 +65,7 @@ def fraction(name: str, value: object) -> float:
 
 
 def count(name: str, value: object, *, least: int = 1) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value < 2**63:
         raise ConfigurationError(f"{name} must be an int of at least {least}, not {value!r}")
     return value
 

@@ -5,13 +5,19 @@ import time
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 
-__all__ = ("Clock", "ServerClock", "instant")
+__all__ = ("Clock", "ServerClock", "instant", "uptime")
 
 Clock = Callable[[], float]
 """Returns epoch seconds."""
 
 ReadServerTime = Callable[[], Awaitable[float | None]]
 """Asks the server for its time in epoch seconds; None where it cannot tell (in-process fakes)."""
+
+
+def uptime() -> float:
+    """Return seconds that only grow, also while the machine sleeps where it can tell."""
+    boottime = getattr(time, "CLOCK_BOOTTIME", None)
+    return time.monotonic() if boottime is None else time.clock_gettime(boottime)
 
 
 class ServerClock:
@@ -26,7 +32,7 @@ class ServerClock:
     PROBES = 3
     DRIFT = 1e-4
 
-    def __init__(self, *, monotonic: Clock = time.monotonic, wall: Clock = time.time) -> None:
+    def __init__(self, *, monotonic: Clock = uptime, wall: Clock = time.time) -> None:
         self._monotonic = monotonic
         self._wall = wall
         self._offset: float | None = None

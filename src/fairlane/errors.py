@@ -11,7 +11,19 @@ __all__ = (
     "NotFound",
     "PayloadError",
     "ServerUnreachable",
+    "describe",
 )
+
+
+def describe(error: BaseException, limit: int = 1_000) -> str:
+    """Return type and message of any error as text that can be stored: valid and not too long."""
+    name = type(error).__qualname__
+    try:
+        message = str(error)
+    except Exception:  # an error whose own __str__ is broken
+        message = "(no message: its __str__ raised)"
+    text = f"{name}: {message}" if message else name
+    return text[:limit].encode("utf-8", "backslashreplace").decode()
 
 
 class FairlaneError(Exception):

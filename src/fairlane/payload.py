@@ -20,7 +20,10 @@ MAX_DOCUMENT_BYTES = 16 * 1024 * 1024
 RESERVED_BYTES = 32 * 1024
 """Room beside an event for the other fields, in the message and in its dead letter."""
 
-CANNOT_ENCODE = (BSONError, OverflowError, RecursionError, TypeError, ValueError)
+MAX_DEPTH = 180
+"""Levels of nesting; the server takes 200, the message and its dead letter around it included."""
+
+CANNOT_ENCODE = (BSONError, LookupError, OverflowError, RecursionError, TypeError, ValueError)
 
 
 class Codec(Protocol[E]):
@@ -53,7 +56,11 @@ class Payload(Generic[E]):
         names = 4 * len(group_id.encode()) + len((message_id or "").encode())
         room = MAX_DOCUMENT_BYTES - RESERVED_BYTES - names
         if len(data) > room:
-            raise PayloadError("event", f"it has {len(data)} bytes as BSON; at most {room} fit")
+            raise PayloadError(
+                "event", f"it has {len(data)} bytes as BSON; at most {max(0, room)} fit"
+            )
+        if data.count(b"\x03") + data.count(b"\x04") > MAX_DEPTH:
+            _refuse_deep("event", value, MAX_DEPTH)
         return RawBSONDocument(data, RAW_BSON)["event"]
 
     def decode(self, value: Any) -> E:
@@ -97,16 +104,25 @@ def _readable(name: str, value: Any) -> bytes:
     """Encode a value, and see that it can be decoded: not so a UUID of three bytes."""
     data = bson.encode({name: value}, codec_options=BSON)
     if bson.decode(data, BSON)[name] != value:
-        _refuse_naive(name, value)
+        _refuse_changed(name, value)
     return data
 
 
-def _refuse_naive(path: str, value: Any) -> None:
-    """Refuse datetimes without a zone: they would come back as another time, in UTC."""
+def _refuse_changed(path: str, value: Any) -> None:
+    """Refuse what would come back as something else (lists for tuples are fine)."""
     if isinstance(value, datetime) and value.tzinfo is None:
         raise PayloadError(path, "a datetime without a zone; give it a tzinfo")
+    if isinstance(value, Mapping) and {"$ref", "$id"} <= value.keys():
+        raise PayloadError(path, "a mapping with $ref and $id, which BSON reads as a DBRef")
     for step, child in _children(value):
-        _refuse_naive(path + step, child)
+        _refuse_changed(path + step, child)
+
+
+def _refuse_deep(path: str, value: Any, left: int) -> None:
+    if not left:
+        raise PayloadError(path, f"it is nested deeper than {MAX_DEPTH} levels")
+    for step, child in _children(value):
+        _refuse_deep(path + step, child, left - 1)
 
 
 def _locate(path: str, value: Any, error: Exception) -> tuple[str, str]:

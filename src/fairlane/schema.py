@@ -1,6 +1,6 @@
 """Names of collections and fields, documents and indexes (design section 2)."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 from zlib import crc32
 
@@ -22,6 +22,7 @@ __all__ = (
     "message",
     "partition_of",
     "prefix",
+    "published_at",
     "same_keys",
 )
 
@@ -40,11 +41,11 @@ MESSAGE_INDEXES = (
 )
 LOCK_INDEXES = (
     IndexModel([("partition", 1), ("priority", -1), ("available_at", 1)]),
-    IndexModel([("dead.seq", 1)], sparse=True),
+    IndexModel([("dead.seq", 1)], partialFilterExpression={"dead.seq": {"$exists": True}}),
 )
 DEAD_INDEXES = (
     IndexModel([("group_id", 1), ("_id", 1)]),
-    IndexModel([("rising", 1)], sparse=True),
+    IndexModel([("rising", 1)], partialFilterExpression={"rising": {"$exists": True}}),
 )
 
 MAX_NAMESPACE_BYTES = 255
@@ -101,6 +102,12 @@ def message(
     if redriven_from is not None:
         document["redriven_from"] = redriven_from
     return document
+
+
+def published_at(document: Mapping[str, Any]) -> float | None:
+    """Return when a message was published; None if the original design, or a stranger, wrote it."""
+    seconds = document.get("published_at")
+    return seconds if isinstance(seconds, float | int) else None
 
 
 def dead_letter(group_id: str, note: Document, message: Document) -> Document:

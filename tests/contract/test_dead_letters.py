@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from bson import Binary
+from pymongo.errors import DocumentTooLarge, InvalidURI
 
 from fairlane import AsyncMongoTransport, DeadLetter, Lease, PayloadError
 from fairlane.testing import ManualClock
@@ -349,3 +350,49 @@ async def test_dead_letter_without_an_event_does_not_stop_the_others(
     assert [letter.seq for letter in await letters(transport)] == [1]
     assert (await transport.repair()).finished == 0
     assert (await claim()).event == 2
+
+
+async def test_letter_that_cannot_be_stored_stops_nobody_else(
+    transport: Transport, claim: Claim, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A message of another design may be so large that its letter is too large."""
+    await transport.publish_many([("large", 1), ("other", 2)])
+    insert = transport._store.dead.insert
+
+    async def refuse(documents: Any) -> None:
+        if documents[0]["group_id"] == "large":
+            raise DocumentTooLarge("too large by what a letter adds")
+        await insert(documents)
+
+    monkeypatch.setattr(transport._store.dead, "insert", refuse)
+    for _ in range(2):
+        await transport.dead_letter(await claim(), "why")
+    assert await transport.claim("w") is None
+    assert [letter.group_id for letter in await letters(transport)] == ["other"]
+    monkeypatch.undo()
+    assert [letter.group_id for letter in await letters(transport)] == ["large", "other"]
+
+
+class Treacherous(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("no text")
+
+
+@pytest.mark.parametrize("error", [Treacherous(), InvalidURI("not a URI")], ids=["str", "driver"])
+async def test_whatever_a_codec_raises_sends_the_message_to_the_dead_letters(
+    make_transport: Callable[..., Transport], error: Exception
+) -> None:
+    """Statement 41."""
+
+    class Codec:
+        def encode(self, event: Any) -> Any:
+            return event
+
+        def decode(self, value: Any) -> Any:
+            raise error
+
+    transport = make_transport(codec=Codec())
+    await transport.publish("g", 1)
+    assert await transport.claim("w") is None
+    (letter,) = await letters(transport)
+    assert type(error).__name__ in letter.reason

@@ -3,8 +3,11 @@
 Many claimers at once are in `test_races_multi.py`.
 """
 
+import asyncio
 from collections.abc import Callable
 from typing import Any
+
+import pytest
 
 from fairlane import AsyncMongoTransport, Lease
 from fairlane.testing import ManualClock
@@ -194,3 +197,23 @@ async def test_transports_with_different_prefixes_share_nothing(
     await one.publish("g", 1)
     assert await other.claim("w") is None
     assert (await other.stats()).messages == 0
+
+
+async def test_cancelled_publish_many_leaves_no_message_that_cannot_be_claimed(
+    transport: Transport, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Statement 35: what is stored is claimable, however large the call was."""
+    items = [(f"group-{number}", number) for number in range(1_500)]
+    publishing = asyncio.ensure_future(transport.publish_many(items))
+    write_in_order = transport._store.driver.write_in_order
+
+    async def write(writes: Any) -> None:
+        publishing.cancel()
+        await write_in_order(writes)
+
+    monkeypatch.setattr(transport._store.driver, "write_in_order", write)
+    with pytest.raises(asyncio.CancelledError):
+        await publishing
+    stored = await transport._store.messages.count({})
+    assert 0 < stored < len(items)
+    assert await transport._store.locks.count({}) == stored

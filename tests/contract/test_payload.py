@@ -339,3 +339,30 @@ async def test_codec_that_refuses_an_event_raises_payload_error(
     with pytest.raises(PayloadError, match="codec"):
         await transport.publish("g", "no Paid")
     assert await snapshot() == UNTOUCHED
+
+
+@pytest.mark.parametrize(
+    ("event", "path"),
+    [
+        (datetime(2026, 11, 30), "event"),  # noqa: DTZ001
+        ({"a": [1, {"at": datetime(2026, 11, 30)}]}, "event.a[1].at"),  # noqa: DTZ001
+        ({"schema": {"$ref": "#/x", "$id": 1}}, "event.schema"),
+    ],
+    ids=["naive", "naive inside", "DBRef"],
+)
+async def test_what_would_come_back_as_something_else_is_refused(
+    transport: Transport, event: Any, path: str
+) -> None:
+    with pytest.raises(PayloadError) as raised:
+        await transport.publish("g", event)
+    assert raised.value.path == path
+
+
+async def test_event_nested_deeper_than_its_dead_letter_may_be_is_refused(
+    transport: Transport,
+) -> None:
+    event: Any = 1
+    for _ in range(185):
+        event = {"a": event}
+    with pytest.raises(PayloadError, match="180 levels"):
+        await transport.publish("g", event)

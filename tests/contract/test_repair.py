@@ -337,3 +337,14 @@ async def test_repair_finishes_a_death_that_was_only_decided(
     assert [document["_id"] for document in documents["fairlane_dead"]] == [1]
     assert (await transport.repair()).finished == 0
     assert (await claim()).event == 2
+
+
+@pytest.mark.parametrize("full", [False, True])
+async def test_repair_copes_with_a_message_whose_time_of_publish_is_null(
+    transport: Transport, full: bool
+) -> None:
+    foreign = {"_id": 1, "group_id": "g", "event": 1, "published_at": None}
+    await transport.ensure_indexes()
+    await transport._store.messages.insert([foreign])
+    assert (await transport.repair(full=full)).repaired == 1
+    assert (await transport.stats()).oldest_age is None

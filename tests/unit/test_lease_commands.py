@@ -117,10 +117,32 @@ def test_extended_moves_the_time_forward_and_changes_nothing_else() -> None:
     assert commands.extended(until=9.0) == {"$max": {"available_at": 9.0}}
 
 
-def test_lifted_changes_the_epoch_and_nothing_else() -> None:
-    update = commands.lifted(epoch=9)
-    assert update == {"$set": {"epoch": 9}}
-    assert isinstance(update["$set"]["epoch"], Int64)
+CORRECTIONS: dict[str, tuple[dict[str, Any], int | None, dict[str, Any]]] = {
+    # name: lock, floor, what is wrong if message 7 is the head
+    "first attempt": ({"epoch": 9, "attempts": 1}, None, {}),
+    "above the floor": ({"epoch": 9, "attempts": 1}, 8, {}),
+    "on the floor": ({"epoch": 9, "attempts": 1}, 9, {"epoch": 10}),
+    "below the floor": ({"epoch": 9, "attempts": 1}, 20, {"epoch": 21}),
+    "second attempt of nobody knows whom": ({"epoch": 9, "attempts": 2}, None, {"head": 7}),
+    "attempts of this head": ({"epoch": 9, "attempts": 5, "head": 7}, None, {}),
+    "attempts of another head": (
+        {"epoch": 9, "attempts": 5, "head": 8},
+        None,
+        {"head": 7, "attempts": 1},
+    ),
+    "all at once": (
+        {"epoch": 9, "attempts": 5, "head": 8},
+        9,
+        {"epoch": 10, "head": 7, "attempts": 1},
+    ),
+}
+
+
+@pytest.mark.parametrize(("group", "floor", "wrong"), CORRECTIONS.values(), ids=CORRECTIONS.keys())
+def test_corrections_are_what_is_wrong_in_the_lock(
+    group: dict[str, Any], floor: int | None, wrong: dict[str, Any]
+) -> None:
+    assert commands.corrections(group, seq=7, floor=floor) == wrong
 
 
 def test_drained_matches_only_the_lock_as_the_settlement_left_it() -> None:

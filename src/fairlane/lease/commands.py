@@ -16,12 +16,12 @@ __all__ = (
     "Order",
     "abandoned",
     "claimed",
+    "corrections",
     "drained",
     "due",
     "extended",
     "given_back",
     "held",
-    "lifted",
     "order_by",
     "parked",
     "readied",
@@ -119,9 +119,24 @@ def extended(*, until: float) -> Document:
     return {"$max": {"available_at": until}}
 
 
-def lifted(*, epoch: int) -> Document:
-    """Raise the epoch of a new life above those of the lives before it (`Floors`)."""
-    return {"$set": {"epoch": Int64(epoch)}}
+def corrections(group: Document, *, seq: int, floor: int | None) -> Document:
+    """Return what is wrong in a leased lock, now that its head and its floor are known.
+
+    `epoch`: a new life goes on above the lives before it. Race: the life before ends while this one
+    begins: its floor was raised before its lock was removed, so before this lock was made, so
+    before the floor was read.
+    `head`, `attempts`: they may belong to another message, which a late publish has pushed back.
+    The head of a first attempt is not noted: there is nothing to tell it from.
+    """
+    wrong: Document = {}
+    if floor is not None and floor >= group["epoch"]:
+        wrong["epoch"] = Int64(floor + 1)
+    head = group.get("head")
+    if head is None and group["attempts"] > 1:
+        wrong["head"] = Int64(seq)
+    elif head is not None and head != seq:
+        wrong.update(head=Int64(seq), attempts=1)
+    return wrong
 
 
 def drained(group_id: str, *, version: int | None, epoch: int, done: Sequence[int]) -> Document:

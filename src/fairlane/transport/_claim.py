@@ -8,8 +8,10 @@ from uuid import uuid4
 from bson.errors import InvalidBSON
 from pymongo.errors import PyMongoError
 
+from fairlane import schema
 from fairlane.clock import instant
 from fairlane.driver import Document
+from fairlane.errors import describe
 from fairlane.lease import commands
 from fairlane.model import Lease, Message, Seen
 from fairlane.payload import Payload
@@ -26,6 +28,9 @@ E = TypeVar("E")
 logger = logging.getLogger(__name__)
 
 IN_ORDER = (("_id", 1),)
+
+BLOCKED = 60.0
+"""Seconds for which a group rests whose dead letter cannot be stored."""
 
 MAX_LATE = 20
 """So many leases in a row that came too late mean that the visibility is shorter than a claim."""
@@ -98,8 +103,9 @@ class Claimer(Generic[E]):
         return Skipped.LATE
 
     async def _head_of(self, group: Document) -> Lease[E] | None:
-        if "dead" in group:
-            await self._burial.complete(group["_id"], group["dead"])
+        if "dead" in group and not await self._burial.try_complete(group["_id"], group["dead"]):
+            await self._free(group["_id"], group["token"], delay=BLOCKED)
+            return None
         head, floor = await self._read(group)
         for settled in head.deletable:
             deletion = self._store.deletion(settled["_id"], settled.get("redriven_from"))
@@ -110,9 +116,9 @@ class Claimer(Generic[E]):
         if not await self._dead.is_live(head.message):
             await self._skip(group, head.message)
             return None
-        if not await self._floors.lift(group, floor):
+        if not await self._correct(group, head.message["_id"], floor):
             return None
-        return await self._decoded_lease(group, head.message, head)
+        return await self._decoded_lease(group, head, head.message)
 
     async def _read(self, group: Document) -> tuple[Head, Document | None]:
         """Read the front of the group, and the floor of its epochs if its life is new."""
@@ -145,29 +151,38 @@ class Claimer(Generic[E]):
             {"group_id": group["_id"]}, sort=IN_ORDER, limit=limit, fields=fields
         )
 
+    async def _correct(self, group: Document, seq: int, floor: Document | None) -> bool:
+        """Put right what the lease found wrong in the lock; False if the lease is lost."""
+        wrong = commands.corrections(group, seq=seq, floor=None if floor is None else floor["n"])
+        if not wrong:
+            return True
+        group.update(wrong)
+        match = commands.held(group["_id"], group["token"])
+        return await self._store.locks.update_one(match, {"$set": wrong})
+
     async def _decoded_lease(
-        self, group: Document, document: Document, head: Head
+        self, group: Document, head: Head, document: Document
     ) -> Lease[E] | None:
         try:
-            if "group_id" not in document:
+            if "group_id" not in document:  # it could not be read together with the others
                 document = await self._store.messages.find_one({"_id": document["_id"]}) or document
+        except InvalidBSON as error:
+            await self._refuse(group, head, document, error)
+            return None
+        try:
             message = decoded(self._payload, document)
-        except PyMongoError:
-            raise
-        except Exception as error:
-            await self._refuse(group, document, head, error)
+        except Exception as error:  # whatever a codec may raise
+            await self._refuse(group, head, document, error)
             return None
         return _lease(group, message, head)
 
     async def _refuse(
-        self, group: Document, document: Document, head: Head, error: Exception
+        self, group: Document, head: Head, document: Document, error: Exception
     ) -> None:
         """Move a message that cannot be decoded to the dead letters, and let its group go on."""
-        problem = f"{type(error).__name__}: {error}".encode("utf-8", "backslashreplace").decode()
-        reason = f"cannot be decoded: {problem}"
-        seq = int(document["_id"])
-        message: Message[None] = Message(seq=seq, group_id=group["_id"], event=None)
-        logger.error("message %d of group %r %s", seq, group["_id"], reason)
+        reason = f"cannot be decoded: {describe(error)}"
+        message: Message[None] = Message(seq=document["_id"], group_id=group["_id"], event=None)
+        logger.error("message %d of group %r %s", message.seq, message.group_id, reason)
         await self._settler.dead_letter(_lease(group, message, head), reason)
 
     async def _skip(self, group: Document, message: Document) -> None:
@@ -195,10 +210,10 @@ class Claimer(Generic[E]):
         if isinstance(found, Lease):
             await self._free(found.group_id, found.token)
 
-    async def _free(self, group_id: str, token: str) -> None:
+    async def _free(self, group_id: str, token: str, delay: float = 0.0) -> None:
         """Free a group on the way out; if that fails its lease runs out by itself."""
         try:
-            now = await self._store.now()
+            now = await self._store.now() + delay
             await self._store.locks.update_one(
                 commands.held(group_id, token), commands.given_back(now=now)
             )
@@ -210,7 +225,7 @@ class Claimer(Generic[E]):
 
 def decoded(payload: Payload[E], document: Document) -> Message[E]:
     """Return a stored message; whatever the codec raises passes through."""
-    published_at = document.get("published_at")
+    published_at = schema.published_at(document)
     return Message(
         seq=int(document["_id"]),
         group_id=document["group_id"],
@@ -226,8 +241,7 @@ def _lease(group: Document, message: Message[E], head: Head) -> Lease[E]:
         event=message.event,
         token=group["token"],
         priority=group.get("priority", 0),
-        # Attempts belong to the head that was parked; another one has slipped in before it.
-        attempt=group["attempts"] if group.get("head", message.seq) == message.seq else 1,
+        attempt=group["attempts"],
         epoch=group["epoch"],
         expires_at=group["available_at"],
         messages=(message,),

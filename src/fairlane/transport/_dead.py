@@ -14,13 +14,14 @@ from contextlib import suppress
 from datetime import datetime
 from typing import Any, Generic, TypeVar
 
-from bson.errors import InvalidBSON
+from bson.errors import InvalidBSON, InvalidDocument
 from bson.int64 import Int64
-from pymongo.errors import DuplicateKeyError
+from pymongo.errors import DuplicateKeyError, OperationFailure
 
 from fairlane import schema
 from fairlane.clock import instant
 from fairlane.driver import Document
+from fairlane.errors import describe
 from fairlane.model import DeadLetter
 from fairlane.payload import Payload, plain, stored
 from fairlane.shield import finish
@@ -32,6 +33,9 @@ E = TypeVar("E")
 logger = logging.getLogger(__name__)
 
 PAGE = 50
+
+REFUSED = (OperationFailure, InvalidDocument)
+"""What the server, or the driver for it, refuses: too large with what a letter adds, for one."""
 
 NOTED: Document = {"dead.seq": {"$exists": True}}
 RISING: Document = {"rising": True}
@@ -70,9 +74,17 @@ class Burial:
         """Carry out every note; return how many there were."""
         number = 0
         async for lock in self._store.locks.each(NOTED, sort=[("_id", 1)]):
-            await self.complete(lock["_id"], lock["dead"])
-            number += 1
+            number += await self.try_complete(lock["_id"], lock["dead"])
         return number
+
+    async def try_complete(self, group_id: str, note: Document) -> bool:
+        """Carry out a note; False if the server refuses it, which must not stop the others."""
+        try:
+            await self.complete(group_id, note)
+        except REFUSED as error:
+            logger.error("the dead letter of message %s cannot be stored: %s", note["seq"], error)
+            return False
+        return True
 
     async def _copy(self, group_id: str, note: Document, message: Document) -> None:
         with suppress(DuplicateKeyError):  # another one, carrying out the same note, was quicker
@@ -125,8 +137,13 @@ class DeadLetters(Generic[E]):
     async def _complete_redrives(self) -> int:
         number = 0
         async for document in self._store.dead.undecoded().each(RISING, sort=[("_id", 1)]):
-            if _can_rise(document):
+            if not _can_rise(document):
+                continue
+            try:
                 await self._publish_again(document, document["redriven_as"])
+            except REFUSED as error:
+                logger.error("dead letter %s cannot be redriven: %s", document["_id"], error)
+            else:
                 number += 1
         return number
 
@@ -184,7 +201,7 @@ class DeadLetters(Generic[E]):
         try:
             return self._payload.decode(plain(document["message"])["event"]), None
         except Exception as error:
-            return None, f"{type(error).__name__}: {error}"
+            return None, describe(error)
 
 
 def _can_rise(letter: Any) -> bool:

@@ -13,8 +13,7 @@ from zlib import crc32
 
 from bson.int64 import Int64
 
-from fairlane.driver import Document, Upsert
-from fairlane.lease import commands
+from fairlane.driver import Upsert
 from fairlane.schema import EPOCH_STEP
 from fairlane.transport._store import Store
 
@@ -38,19 +37,10 @@ class Floors:
         return Upsert(self._store.counters, match, {"$max": {"n": Int64(epoch)}})
 
     async def raise_all(self) -> None:
-        """Raise every floor above all epochs handed out so far: all locks are to be removed."""
-        epoch = Int64(await self._store.reserve(1) * EPOCH_STEP)
-        ids = [f"epoch:{bucket}" for bucket in range(BUCKETS)]
-        await self._store.counters.upsert([({"_id": each}, {"$max": {"n": epoch}}) for each in ids])
-
-    async def lift(self, group: Document, floor: Document | None) -> bool:
-        """Lift a leased group above its floor; False if the lease is lost.
-
-        Race: the life before ends while this one begins: its floor was raised before its lock was
-        removed, so before this lock was made, so before the floor was read.
-        """
-        if floor is None or floor["n"] < group["epoch"]:
-            return True
-        group["epoch"] = int(floor["n"]) + 1
-        match = commands.held(group["_id"], group["token"])
-        return await self._store.locks.update_one(match, commands.lifted(epoch=group["epoch"]))
+        """Raise the floors of all locks above all epochs handed out: they are to be removed."""
+        locks = self._store.locks.each({}, sort=[("_id", 1)], fields={"_id": 1})
+        ids = {self.id_of(lock["_id"]) async for lock in locks}
+        if ids:
+            epoch = Int64(await self._store.reserve(1) * EPOCH_STEP)
+            raised = {"$max": {"n": epoch}}
+            await self._store.counters.upsert([({"_id": each}, raised) for each in sorted(ids)])

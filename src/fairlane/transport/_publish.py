@@ -19,6 +19,9 @@ E = TypeVar("E")
 
 TRIES = 3
 
+CHUNK = 500
+"""Messages that are written, and made claimable, before the next ones: finished in a moment."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Draft:
@@ -55,15 +58,19 @@ class Publisher(Generic[E]):
     async def publish(self, drafts: Sequence[Draft]) -> list[int]:
         """Store the drafts in order and return their numbers.
 
-        From the insert on the call is finished even if it is cancelled: a message without a lock
-        would wait for `repair()`.
+        From the insert on a chunk is finished even if the call is cancelled: a message without a
+        lock would wait for `repair()`.
         """
         if not drafts:
             return []
         first = await self._store.reserve(len(drafts))
         seqs = list(range(first, first + len(drafts)))
         now = await self._store.now()
-        return await finish(self._write(drafts, seqs, now))
+        stored: list[int] = []
+        for start in range(0, len(drafts), CHUNK):
+            chunk = slice(start, start + CHUNK)
+            stored += await finish(self._write(drafts[chunk], seqs[chunk], now))
+        return stored
 
     def _item(self, index: int, item: tuple[Any, ...]) -> Draft:
         if not isinstance(item, tuple) or len(item) not in (2, 3):

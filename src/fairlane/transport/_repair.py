@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from fairlane import schema
 from fairlane.driver import Document, Upsert
 from fairlane.model import RepairReport
 from fairlane.transport._dead import DeadLetters
@@ -97,7 +98,7 @@ class Repairer:
         latest = await self._store.now() - GRACE
         repaired = 0
         heads = await self._store.messages.aggregate(HEADS)
-        due = [head for head in heads if (head["published_at"] or 0.0) <= latest]
+        due = [head for head in heads if (schema.published_at(head) or 0.0) <= latest]
         for start in range(0, len(due), PAGE):
             page = {head["_id"]: head for head in due[start : start + PAGE]}
             repaired += await self._ready_unlocked(page)
@@ -145,7 +146,7 @@ def _judge(documents: list[Document], after: int, now: float) -> Page:
     groups: dict[str, Document] = {}
     settled_seq, is_settled = after, True
     for document in documents:
-        age = now - document.get("published_at", 0.0)
+        age = now - (schema.published_at(document) or 0.0)
         if age >= GRACE:
             groups.setdefault(document["group_id"], {**document, "seq": document["_id"]})
         is_settled = is_settled and age >= LATE

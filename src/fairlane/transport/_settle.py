@@ -110,8 +110,8 @@ class Settler:
         the lock: without it nobody would know that they are settled.
         """
         try:
-            if dead is not None:
-                await self._burial.complete(lease.group_id, dead)
+            if dead is not None and not await self._burial.try_complete(lease.group_id, dead):
+                return
             await self._store.driver.write_in_order(await self._leftovers(lease, done))
         except PyMongoError:
             logger.warning(

@@ -385,7 +385,10 @@ class AsyncMongoTransport(Generic[E]):
         await self._store.clear()
 
     async def drop(self) -> None:
-        """Drop the collections. Sequence numbers and epochs begin anew afterwards."""
+        """Drop the collections. Sequence numbers and epochs begin anew afterwards.
+
+        For when nothing else uses them: another program that is connected goes on without indexes.
+        """
         await self._store.drop()
 
     async def close(self) -> None:

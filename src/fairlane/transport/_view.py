@@ -3,6 +3,7 @@
 from collections import Counter
 from typing import Any, Generic, TypeVar
 
+from fairlane import schema
 from fairlane.driver import Document
 from fairlane.model import Message, TransportStats
 from fairlane.payload import Payload
@@ -78,7 +79,7 @@ class View(Generic[E]):
             limit=1,
             fields={"published_at": 1},
         )
-        published_at = oldest[0].get("published_at") if oldest else None
+        published_at = schema.published_at(oldest[0]) if oldest else None
         return None if published_at is None else max(0.0, now - published_at)
 
 
