@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from property.scenes import EXPIRY, died, leased
-from property.script import Happening, Script, at_every_point, cancel, crash, fail
+from property.scenes import EXPIRY, FINAL, died, leased
+from property.scenes import MOVES as LEASE_MOVES
+from property.script import Happening, Point, Script, at_every_point, cancel, crash, fail
 from property.world import Participant, Stage, World
 
 INTERRUPTIONS: dict[str, Happening] = {"crash": crash, "error": fail(), "cancel": cancel}
@@ -252,3 +253,41 @@ async def test_redriven_message_may_die_again(stage: Stage) -> None:
         await world.check()
 
     await at_every_point(None, scenario)
+
+
+@pytest.mark.parametrize("move", ["ack", "nack", "dead_letter", "release"])
+async def test_redriven_message_is_settled_as_any_other_wherever_it_is_interrupted(
+    stage: Stage, move: str, interruption: Happening
+) -> None:
+    async def scenario(script: Script) -> None:
+        world = await stage.fresh()
+        worker, other = await world.join(script), await world.join()
+        await dead_lettered(world)
+        await other.ack(await other.claimed())
+        await other.redrive()
+        lease = await worker.claimed()
+        await script.run(LEASE_MOVES[move](worker, lease))
+        world.clock.advance(EXPIRY)
+        is_decided = script.point != Point(0, is_after=False) or not script.has_struck
+        is_settled = move in FINAL and (is_decided or interruption is cancel)
+        assert await world.drain(other) == [0] * (not is_settled)
+        await world.check()
+
+    await at_every_point(interruption, scenario)
+
+
+async def test_claim_of_a_redriven_message_may_be_interrupted(
+    stage: Stage, interruption: Happening
+) -> None:
+    async def scenario(script: Script) -> None:
+        world = await stage.fresh()
+        worker, other = await world.join(script), await world.join()
+        await dead_lettered(world)
+        await other.ack(await other.claimed())
+        await other.redrive()
+        await script.run(worker.claim())
+        world.clock.advance(EXPIRY)
+        assert await world.drain(other) == [0]
+        await world.check()
+
+    await at_every_point(interruption, scenario)

@@ -181,6 +181,7 @@ async def judge(log: Log, janitor: Participant, *, full_repair: bool = False) ->
         await drain(janitor)
         letters = [letter async for letter in janitor.transport.dead_letters()]
         assert not await _is_anything_left(janitor, "messages", "locks"), "I5"
+        assert len(await documents(janitor.transport, "dead")) == len(letters), "hidden letters"
     log.check(letters)
 
 
