@@ -1,6 +1,7 @@
 """The command line of `fairlane demo`: what is refused at once, and how everything ends."""
 
 import json
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -12,8 +13,7 @@ from fairlane.cli.app import app
 from fairlane.cli.demo import command
 from fairlane.cli.demo.check import Breach, Verdict
 from fairlane.cli.demo.plan import DriverName, Plan
-from fairlane.cli.demo.report import Leftovers, Report
-from fairlane.cli.demo.run import Result
+from fairlane.cli.demo.report import Leftovers, Report, Result
 from fairlane.errors import ConfigurationError, ServerUnreachable
 
 REPORT = Report(
@@ -57,9 +57,9 @@ class Conductor:
         if self.error is not None:
             raise self.error
         verdict = Verdict(
-            processed=2, redelivered=0, ended_at=0, latencies=(), breaches=self.breaches
+            processed=2, redelivered=Counter(), ended_at=0, latencies=(), breaches=self.breaches
         )
-        return Result(report=self.report, verdict=verdict, left=Leftovers())
+        return Result(report=self.report, verdict=verdict, left=Leftovers(), waited=None)
 
 
 @pytest.fixture
@@ -156,3 +156,16 @@ def test_a_bad_line_ends_with_status_2_and_its_number_before_anything_starts(
 def test_version_is_shown() -> None:
     result = CliRunner().invoke(app, ["--version"])
     assert result.stdout == f"fairlane {fairlane.__version__}\n"
+
+
+@pytest.mark.parametrize("arguments", [("--help",), ("demo", "--help")])
+def test_flags_stand_alone_in_the_help(arguments: tuple[str, ...]) -> None:
+    shown = CliRunner().invoke(app, arguments, env={"COLUMNS": "80"}).stdout
+    assert "--help" in shown
+    assert "bool" not in shown.lower()
+
+
+@pytest.mark.parametrize("what", ["on purpose", "130 after Ctrl-C", "143"])
+def test_the_help_tells_what_may_surprise(what: str) -> None:
+    shown = CliRunner().invoke(app, ["demo", "--help"], env={"COLUMNS": "200"}).stdout
+    assert what in shown

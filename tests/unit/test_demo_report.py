@@ -1,16 +1,15 @@
 """The result of `fairlane demo`: its keys, its rates, and when it is good."""
 
 import json
+from collections import Counter
 from dataclasses import replace
-from io import StringIO
 
 import pytest
-from rich.console import Console
 
 from fairlane.cli.demo.check import Breach, Published, Verdict
 from fairlane.cli.demo.input import Event
 from fairlane.cli.demo.plan import Plan
-from fairlane.cli.demo.report import Leftovers, percentile, report, table, to_json
+from fairlane.cli.demo.report import Leftovers, percentile, report, to_json
 
 SECOND = 1_000_000_000
 KEYS = [
@@ -44,7 +43,7 @@ PUBLISHED = [
 ]
 VERDICT = Verdict(
     processed=2,
-    redelivered=1,
+    redelivered=Counter(failure=1),
     ended_at=4 * SECOND,
     latencies=(2 * SECOND, 3 * SECOND),
     breaches=(),
@@ -94,25 +93,16 @@ def test_breaches_are_counted_under_their_kind():
 
 
 def test_a_run_in_which_nothing_happened_is_bad_and_has_no_rates() -> None:
-    nothing = Verdict(processed=0, redelivered=0, ended_at=None, latencies=(), breaches=())
+    nothing = Verdict(processed=0, redelivered=Counter(), ended_at=None, latencies=(), breaches=())
     summary = result(nothing, published=[])
     assert (summary.ok, summary.seconds, summary.publish_per_s) == (False, 0.0, 0.0)
 
 
 def test_latencies_are_null_where_nothing_was_handled():
-    nothing = Verdict(processed=0, redelivered=0, ended_at=None, latencies=(), breaches=())
+    nothing = Verdict(processed=0, redelivered=Counter(), ended_at=None, latencies=(), breaches=())
     assert json.loads(to_json(result(nothing)))["p50_ms"] is None
 
 
 @pytest.mark.parametrize(("percent", "expected"), [(1, 1.0), (50, 50.0), (95, 95.0), (99, 99.0)])
 def test_a_percentile_is_the_nearest_rank(percent: int, expected: float):
     assert percentile([n * 1_000_000 for n in range(1, 101)], percent) == expected
-
-
-def test_the_table_marks_what_is_broken():
-    out = StringIO()
-    left = Leftovers(locks=2)
-    Console(file=out, width=100).print(table(result(left=left), left))
-    lines = {line[:14].strip(): line for line in out.getvalue().splitlines()}
-    assert "BROKEN" in lines["left behind"]
-    assert "ok" in lines["lost"]

@@ -1,15 +1,36 @@
 """The Typer application: one line per command, each command in a module of its own."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand, TyperGroup
 
 from fairlane import __version__
 from fairlane.cli.demo.command import demo
 
 __all__ = ("app",)
 
+
+class _Command(TyperCommand):
+    def get_params(self, ctx: Any) -> Any:
+        return _with_bare_flags(super().get_params(ctx))
+
+
+class _Group(TyperGroup):
+    def get_params(self, ctx: Any) -> Any:
+        return _with_bare_flags(super().get_params(ctx))
+
+
+def _with_bare_flags(parameters: Any) -> Any:
+    """Some versions of Typer write `<bool>` behind a flag in the help."""
+    for parameter in parameters:
+        if getattr(parameter, "is_flag", False):
+            parameter.metavar = ""
+    return parameters
+
+
 app: typer.Typer = typer.Typer(
+    cls=_Group,
     help="FIFO message groups on the MongoDB you already run.",
     no_args_is_help=True,
     rich_markup_mode="markdown",
@@ -34,4 +55,4 @@ def _fairlane(
     """FIFO message groups on the MongoDB you already run."""
 
 
-app.command()(demo)
+app.command(cls=_Command)(demo)

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 
 from fairlane.errors import ConfigurationError
+from fairlane.testing._secantus_version import SECANTUS_VERSION
 
 __all__ = ("Program", "choose", "mongod", "secantus")
 
-SECANTUS_VERSION = "0.7.0b3"
 REPLICA_SET = "fairlane"
 
 

@@ -1,10 +1,11 @@
 """The judge: from what was published and what handlers did, say what was broken. Pure."""
 
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from fairlane.cli.demo.causes import Cause, causes
 from fairlane.cli.demo.records import Delivery, Execution
 
 __all__ = ("Breach", "Published", "Verdict", "check")
@@ -38,14 +39,14 @@ class Verdict:
 
     Attributes:
         processed: published events that a handler finished.
-        redelivered: executions beyond the first of their event; legal.
+        redelivered: executions beyond the first of their event, by cause; legal.
         ended_at: when the last handler finished an event, nanoseconds; None if none did.
         latencies: nanoseconds from the call of publish to the end of the handler, ascending.
         breaches: every broken promise, none if all hold.
     """
 
     processed: int
-    redelivered: int
+    redelivered: Counter[Cause]
     ended_at: int | None
     latencies: tuple[int, ...]
     breaches: tuple[Breach, ...]
@@ -54,8 +55,12 @@ class Verdict:
         return sum(breach.kind == kind for breach in self.breaches)
 
 
-def check(published: Sequence[Published], executions: Sequence[Execution]) -> Verdict:
-    """Judge a finished run.
+def check(
+    published: Sequence[Published],
+    executions: Sequence[Execution],
+    killed: Collection[str] = (),
+) -> Verdict:
+    """Judge a finished run; `killed` names the workers that were killed.
 
     - lost: a published event that no handler finished with the content that was published;
     - out_of_order: a handler started although a later event of the group had started before;
@@ -75,15 +80,11 @@ def check(published: Sequence[Published], executions: Sequence[Execution]) -> Ve
         breaches += [*_overlapping(group), *_out_of_order(group)]
     return Verdict(
         processed=len(latencies),
-        redelivered=len(executions) - len({_place(execution) for execution in executions}),
+        redelivered=causes(executions, killed),
         ended_at=max(finished_at.values(), default=None),
         latencies=tuple(sorted(latencies)),
         breaches=tuple(breaches),
     )
-
-
-def _place(execution: Execution) -> tuple[str, int]:
-    return execution.delivery.group, execution.delivery.index
 
 
 _Name = tuple[str, int, int, str]

@@ -13,11 +13,12 @@ from pymongo.errors import PyMongoError
 from rich.console import Console
 
 from fairlane.cli.demo.database import brief
-from fairlane.cli.demo.display import Display
+from fairlane.cli.demo.display import Display, say
 from fairlane.cli.demo.input import BadInput, read_events, read_sample
 from fairlane.cli.demo.plan import DriverName, Plan
-from fairlane.cli.demo.report import table, to_json
-from fairlane.cli.demo.run import Result, run
+from fairlane.cli.demo.report import Result, to_json
+from fairlane.cli.demo.run import run
+from fairlane.cli.demo.table import table
 from fairlane.errors import ConfigurationError, FairlaneError
 
 __all__ = ("Stopped", "demo")
@@ -33,8 +34,8 @@ def demo(
         Path | None,
         typer.Option(
             "--input",
-            metavar="FILE.jsonl",
-            help='Events in publish order, a line {"group": "...", "event": ...} each. '
+            metavar="FILE",
+            help='Events in publish order, a JSON line {"group": "...", "event": ...} each. '
             "Without it a small sample is used.",
         ),
     ] = None,
@@ -42,21 +43,27 @@ def demo(
         bool, typer.Option("--json", help="Print the result as one JSON object.")
     ] = False,
     no_kill: Annotated[
-        bool, typer.Option("--no-kill", help="Do not kill a worker process in the middle.")
+        bool,
+        typer.Option("--no-kill", help="Do not kill a worker process in the middle."),
     ] = False,
     workers: Annotated[
-        int, typer.Option(min=1, max=2000, help="Concurrent claimers, over all processes.")
+        int,
+        typer.Option(metavar="N", min=1, max=2000, help="Concurrent claimers, over all processes."),
     ] = 64,
-    processes: Annotated[int, typer.Option(min=1, max=64, help="Worker processes.")] = 2,
+    processes: Annotated[
+        int, typer.Option(metavar="N", min=1, max=64, help="Worker processes.")
+    ] = 2,
     driver: Annotated[
         DriverName, typer.Option(help="The MongoDB driver to use.")
     ] = DriverName.MOTOR,
     limit: Annotated[
-        int | None, typer.Option(min=1, help="Use only the first N events of the input.")
+        int | None,
+        typer.Option(metavar="N", min=1, help="Use only the first N events of the input."),
     ] = None,
     url: Annotated[
         str | None,
         typer.Option(
+            metavar="URL",
             envvar="FAIRLANE_URL",
             help="A running server to use, in a new database that is dropped at the end. "
             "Without it a local server is started.",
@@ -65,8 +72,11 @@ def demo(
 ) -> None:
     """Work off a stream of events with many workers, kill one of them, and check every promise.
 
+    Some first deliveries are made to fail on purpose: they must be repeated before what follows.
+
     Exit status: 0 if every event was handled, in order in its group, never by two workers at once,
-    and nothing was left behind; 1 if not; 2 if the command line or the input is wrong.
+    and nothing was left behind; 1 if not, or if the server failed; 2 if the command line or the
+    input is wrong; 130 after Ctrl-C, 143 after SIGTERM.
     """
     console = Console(stderr=True)
     try:
@@ -87,7 +97,7 @@ def demo(
     except PyMongoError as error:
         _fail(console, f"the server failed: {brief(error)}", BROKEN)
     except Stopped as stopped:
-        _fail(console, str(stopped), SIGNALLED + stopped.signal)
+        _fail(console, str(stopped), SIGNALLED + stopped.number)
     except KeyboardInterrupt:  # before there was a loop, or where a loop cannot handle signals
         _fail(console, str(Stopped(signal.SIGINT)), SIGNALLED + signal.SIGINT)
     _show(result, as_json=as_json, console=console)
@@ -98,20 +108,20 @@ class Stopped(Exception):
     """A signal asked the demo to end; all that it started is gone."""
 
     def __init__(self, number: int) -> None:
-        self.signal: signal.Signals = signal.Signals(number)
-        super().__init__(f"stopped by {self.signal.name}")
+        self.number: int = number
+        super().__init__(f"stopped by {signal.Signals(number).name}")
 
 
 def _perform(plan: Plan, console: Console) -> Result:
     logging.getLogger("fairlane").addHandler(logging.NullHandler())  # errors are shown below
     try:
         with Display(console, len(plan.events)) as display:
-            return asyncio.run(_stoppable(run(plan, display)))
+            return asyncio.run(_stoppable(run(plan, display), display))
     except BaseExceptionGroup as group:
         raise _first(group) from group
 
 
-async def _stoppable(work: Coroutine[Any, Any, Result]) -> Result:
+async def _stoppable(work: Coroutine[Any, Any, Result], display: Display) -> Result:
     """Clean up and raise `Stopped` on SIGINT and SIGTERM; impatient repetitions change nothing."""
     task = asyncio.current_task()
     assert task is not None
@@ -119,6 +129,7 @@ async def _stoppable(work: Coroutine[Any, Any, Result]) -> Result:
 
     def stop(number: int) -> None:
         if not received:
+            display.stopping()
             task.cancel()
         received.append(number)
 
@@ -139,7 +150,7 @@ def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
 
 
 def _fail(console: Console, problem: str, status: int) -> NoReturn:
-    console.print(f"fairlane demo: {problem}", markup=False, highlight=False, soft_wrap=True)
+    say(console, f"fairlane demo: {problem}")
     raise typer.Exit(status)
 
 
@@ -147,10 +158,9 @@ def _show(result: Result, *, as_json: bool, console: Console) -> None:
     if as_json:
         typer.echo(to_json(result.report))
     else:
-        Console().print(table(result.report, result.left))
+        Console().print(table(result))
     breaches = result.verdict.breaches
     for breach in breaches[:SHOWN_BREACHES]:
-        kind = breach.kind.replace("_", " ")
-        console.print(f"{kind}: {breach.detail}", markup=False, highlight=False, soft_wrap=True)
+        say(console, f"{breach.kind.replace('_', ' ')}: {breach.detail}")
     if hidden := len(breaches[SHOWN_BREACHES:]):
         console.print(f"... and {hidden} more")

@@ -5,16 +5,21 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from uuid import uuid4
 
+import pymongo
 from pymongo.errors import OperationFailure, PyMongoError
 
 from fairlane.cli.demo.display import Display
 from fairlane.cli.demo.report import Leftovers
-from fairlane.driver import Driver, connect
+from fairlane.driver import Driver, close, connect
 
 __all__ = ("PREFIX", "Database", "brief", "fresh_database")
 
 PREFIX = "fairlane"
 CONNECT_TIMEOUT = 5.0
+PING_TIMEOUT = 2.0
+CLEAN_UP_TIMEOUT = 3.0
+LIMITS = {"serverSelectionTimeoutMS": 15_000, "socketTimeoutMS": 15_000}
+"""Time enough to elect another primary; a server that has gone must not hold up the end."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,6 +37,10 @@ class Database:
         except OperationFailure:
             return f"{hosts} (does not tell its version)"
         return f"{hosts} (says version {version})"
+
+    async def ping(self) -> None:
+        with pymongo.timeout(PING_TIMEOUT):
+            await self.driver.client.admin.command("ping")
 
     async def leftovers(self) -> Leftovers:
         """Count the documents themselves, whatever the library says of them."""
@@ -53,14 +62,15 @@ def brief(error: PyMongoError) -> str:
 @asynccontextmanager
 async def fresh_database(url: str, driver: str, display: Display) -> AsyncIterator[Database]:
     """Connect and make up a database name that nobody uses; drop it in the end."""
-    opened = await connect(url, driver=driver, connect_timeout=CONNECT_TIMEOUT, options={})
+    client = await connect(url, driver=driver, connect_timeout=CONNECT_TIMEOUT, options=LIMITS)
     name = f"fairlane_demo_{uuid4().hex}"
     try:
-        yield Database(driver=opened, url=url, name=name)
+        yield Database(driver=Driver(client), url=url, name=name)
     finally:
-        try:
-            await opened.client.drop_database(name)
-        except PyMongoError as error:
-            display.note(f"could not drop the database {name}: {brief(error)}")
-        finally:
-            await opened.close()
+        with pymongo.timeout(CLEAN_UP_TIMEOUT):
+            try:
+                await client.drop_database(name)
+            except PyMongoError as error:
+                display.note(f"could not drop the database {name}: {brief(error)}")
+            finally:
+                await close(client)

@@ -113,6 +113,7 @@ class Fleet:
         self._names = (f"worker-{number}" for number in count(1))
         self._working: list[Worker] = []
         self._gone: list[Worker] = []
+        self.killed: list[str] = []
 
     async def __aenter__(self) -> "Fleet":
         try:
@@ -152,6 +153,7 @@ class Fleet:
         """Kill the first worker process in the middle of its work and return it."""
         victim = self._working.pop(0)
         self._gone.append(victim)
+        self.killed.append(victim.plan.name)
         await victim.kill()
         return victim
 

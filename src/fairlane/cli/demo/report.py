@@ -1,17 +1,14 @@
-"""The result of a demo run, as one JSON object and as a table."""
+"""The result of a demo run, and its JSON object."""
 
 import json
 import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
-from rich import box
-from rich.table import Table
-
 from fairlane.cli.demo.check import Published, Verdict
 from fairlane.cli.demo.plan import DriverName, Plan
 
-__all__ = ("Leftovers", "Report", "percentile", "report", "table", "to_json")
+__all__ = ("Leftovers", "Report", "Result", "percentile", "report", "to_json")
 
 MILLISECOND = 1_000_000
 SECOND = 1_000_000_000
@@ -56,6 +53,21 @@ class Report:
     ok: bool
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """A judged run.
+
+    Attributes:
+        waited: seconds which the groups of the killed worker waited for its leases to end; None
+            if none was killed.
+    """
+
+    report: Report
+    verdict: Verdict
+    left: Leftovers
+    waited: float | None
+
+
 def report(
     plan: Plan,
     server: str,
@@ -75,7 +87,7 @@ def report(
         out_of_order=verdict.count("out_of_order"),
         overlapping=verdict.count("overlapping"),
         lost=verdict.count("lost"),
-        redelivered=verdict.redelivered,
+        redelivered=verdict.redelivered.total(),
         dead=left.dead,
         workers=plan.workers,
         processes=plan.processes,
@@ -105,46 +117,3 @@ def _rate(events: int, seconds: float) -> float:
 
 def to_json(result: Report) -> str:
     return json.dumps(asdict(result))
-
-
-def table(result: Report, left: Leftovers) -> Table:
-    rows = Table(box=box.SIMPLE, show_header=False, pad_edge=False)
-    rows.add_column(style="bold")
-    rows.add_column(justify="right")
-    rows.add_column()
-    for name, value, remark in _facts(result):
-        rows.add_row(name, value, remark)
-    rows.add_section()
-    for name, broken, promise in _promises(result, left):
-        rows.add_row(name, f"{broken:,}", "[red]BROKEN[/]" if broken else f"[green]ok[/] {promise}")
-    rows.add_section()
-    rows.add_row("verdict", "[green]ok[/]" if result.ok else "[red]BROKEN[/]", result.server)
-    return rows
-
-
-def _facts(result: Report) -> list[tuple[str, str, str]]:
-    return [
-        ("published", f"{result.published:,}", f"events in {result.groups:,} groups"),
-        ("handled", f"{result.processed:,}", f"in {result.seconds:,.1f} s"),
-        ("workers", f"{result.workers:,}", f"claimers in {result.processes:,} processes"),
-        ("publish rate", f"{result.publish_per_s:,.0f}", "events/s"),
-        ("handle rate", f"{result.process_per_s:,.0f}", "events/s"),
-        ("latency p50", _milliseconds(result.p50_ms), "ms from publish to handled"),
-        ("latency p95", _milliseconds(result.p95_ms), "ms"),
-        ("latency p99", _milliseconds(result.p99_ms), "ms"),
-        ("redelivered", f"{result.redelivered:,}", "after a failure or the kill"),
-    ]
-
-
-def _milliseconds(value: float | None) -> str:
-    return "-" if value is None else f"{value:,.0f}"
-
-
-def _promises(result: Report, left: Leftovers) -> list[tuple[str, int, str]]:
-    return [
-        ("lost", result.lost, "every event was handled"),
-        ("out of order", result.out_of_order, "every group in publish order"),
-        ("overlapping", result.overlapping, "never two handlers in one group"),
-        ("dead", result.dead, "no dead letters"),
-        ("left behind", left.messages + left.locks, "no messages, no locks"),
-    ]

@@ -2,30 +2,24 @@
 
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from fairlane.cli.demo.check import Verdict, check
+from fairlane.cli.demo.check import check
 from fairlane.cli.demo.database import PREFIX, fresh_database
 from fairlane.cli.demo.display import Display
 from fairlane.cli.demo.fleet import Fleet
+from fairlane.cli.demo.heartbeat import Heartbeat
 from fairlane.cli.demo.input import Json
 from fairlane.cli.demo.plan import Plan
 from fairlane.cli.demo.publishing import Publishing
-from fairlane.cli.demo.report import Leftovers, Report, report
+from fairlane.cli.demo.report import Result, report
 from fairlane.cli.demo.stage import Stage
+from fairlane.cli.demo.wording import counted, server_in_words
 from fairlane.testing import local_server
 from fairlane.transport import AsyncMongoTransport
 
-__all__ = ("Result", "run")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Result:
-    report: Report
-    verdict: Verdict
-    left: Leftovers
+__all__ = ("run",)
 
 
 async def run(plan: Plan, display: Display) -> Result:
@@ -38,21 +32,33 @@ async def run(plan: Plan, display: Display) -> Result:
         )
         folder = Path(stack.enter_context(TemporaryDirectory(prefix="fairlane-demo-")))
         server = server or await database.server_name()
-        display.note(
-            f"{len(plan.events):,} events in {plan.groups:,} groups for {plan.workers} claimers "
-            f"in {plan.processes} processes; server: {server}"
-        )
+        display.note(_opening(plan))
+        display.note(f"server: {server_in_words(server)}")
         publishing = Publishing(transport)
         fleet = Fleet(plan, url=url, database=database.name, folder=folder)
         async with fleet:
             stage = Stage(
                 plan, database=database, publishing=publishing, fleet=fleet, display=display
             )
-            await stage.play()
-        verdict = check(publishing.published, fleet.executions())
+            try:
+                async with Heartbeat(database.ping, display.note).watching():
+                    await stage.play()
+            except BaseException:
+                display.stopping()
+                raise
+        verdict = check(publishing.published, fleet.executions(), fleet.killed)
         left = await database.leftovers()
         summary = report(plan, server, publishing.published, verdict, left)
-    return Result(report=summary, verdict=verdict, left=left)
+    waited = plan.visibility if fleet.killed else None
+    return Result(report=summary, verdict=verdict, left=left, waited=waited)
+
+
+def _opening(plan: Plan) -> str:
+    return (
+        f"{counted(len(plan.events), 'event')} in {counted(plan.groups, 'group')} for "
+        f"{counted(plan.workers, 'claimer')} in "
+        f"{counted(plan.processes, 'process', 'processes')}"
+    )
 
 
 @asynccontextmanager

@@ -10,6 +10,7 @@ from fairlane.cli.demo.fleet import Fleet
 from fairlane.cli.demo.plan import Plan
 from fairlane.cli.demo.publishing import Publishing
 from fairlane.cli.demo.records import Execution
+from fairlane.cli.demo.wording import counted
 
 __all__ = ("Stage", "Tally")
 
@@ -101,8 +102,9 @@ class Stage:
     async def _kill_one(self) -> None:
         victim = await self._fleet.kill_one()
         self._display.note(
-            f"killed {victim.plan.name} (pid {victim.pid}) with {self._tally.handled:,} events "
-            f"handled; what it held comes back within {self._plan.visibility:g} s"
+            f"killed {victim.plan.name} (pid {victim.pid}) after "
+            f"{counted(self._tally.handled, 'event')}; its leases end within "
+            f"{self._plan.visibility:g} s"
         )
         replacement = await self._fleet.replace(victim)
         self._display.note(f"started {replacement.plan.name} (pid {replacement.pid}) in its place")

@@ -9,7 +9,8 @@ import sys
 import threading
 from importlib.metadata import PackageNotFoundError, version
 
-SUPPORTED = "0.7.0b3"
+from fairlane.testing._secantus_version import SECANTUS_VERSION
+
 REFUSED = 2
 
 
@@ -41,9 +42,9 @@ def _refusal() -> str | None:
     try:
         found = version("secantusdb")
     except PackageNotFoundError:
-        return f"secantusdb=={SUPPORTED} is not installed: pip install 'fairlane[server]'"
-    if found != SUPPORTED:
-        return f"this launcher works with secantusdb=={SUPPORTED} only, not {found}"
+        return f"secantusdb=={SECANTUS_VERSION} is not installed: pip install 'fairlane[server]'"
+    if found != SECANTUS_VERSION:
+        return f"this launcher works with secantusdb=={SECANTUS_VERSION} only, not {found}"
     return None
 
 
