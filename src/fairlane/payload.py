@@ -20,8 +20,8 @@ MAX_DOCUMENT_BYTES = 16 * 1024 * 1024
 RESERVED_BYTES = 32 * 1024
 """Room beside an event for the other fields, in the message and in its dead letter."""
 
-MAX_DEPTH = 180
-"""Levels of nesting; the server takes 200, the message and its dead letter around it included."""
+MAX_DEPTH = 96
+"""Levels of nesting; MongoDB promises 100, with the message and its dead letter around it."""
 
 CANNOT_ENCODE = (BSONError, LookupError, OverflowError, RecursionError, TypeError, ValueError)
 
