@@ -1,30 +1,83 @@
-"""Tell the cancellation of a task of the pool from that of something it waited for."""
+"""Tell the cancellation of the pool from every other one.
+
+A task of a group that ends with `CancelledError` cancels the whole group, and no error is left that
+could tell of it. So what applications and sources run must not let one out, unless the pool itself
+is being cancelled. `Task.cancelling()` does not tell: the task may have cancelled itself.
+"""
 
 import asyncio
 import math
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Awaitable
+from contextlib import suppress
+from typing import TypeVar
 
 import anyio
 
-__all__ = ("is_being_cancelled", "only_own_cancellation")
+__all__ = ("Owner", "StrayCancellation", "contained", "deliver_cancellation")
+
+T = TypeVar("T")
 
 
-def is_being_cancelled() -> bool:
-    task = asyncio.current_task()
-    is_cancelled = task is not None and task.cancelling() > 0
-    return is_cancelled or anyio.current_effective_deadline() == -math.inf
+class StrayCancellation(RuntimeError):
+    """A cancellation that does not come from the pool, as an error like any other."""
+
+    def __init__(self) -> None:
+        super().__init__("the task, or something that it waited for, was cancelled from elsewhere")
 
 
-@contextmanager
-def only_own_cancellation() -> Iterator[None]:
-    """Make an error like any other of a `CancelledError` that is not meant for this task.
+class Owner:
+    """The task that runs the pool, which its application may cancel."""
 
-    It would end the task without a word, and the pool would go on without it.
+    def __init__(self) -> None:
+        self._task = asyncio.current_task()
+        self._before = self._cancellations
+
+    @property
+    def is_cancelled(self) -> bool:
+        return self._cancellations > self._before
+
+    @property
+    def _cancellations(self) -> int:
+        return 0 if self._task is None else self._task.cancelling()
+
+
+async def contained(work: Awaitable[T]) -> T:
+    """Wait for `work`. Raises `CancelledError` only if a scope of the pool around it is cancelled.
+
+    Every other one becomes a `StrayCancellation`, and the task is left as if nobody had cancelled
+    it. A result wins over a cancellation that has not been delivered yet.
     """
     try:
-        yield
+        result = await work
     except asyncio.CancelledError as error:
-        if is_being_cancelled():
+        if _is_scope_cancelled():
             raise
-        raise RuntimeError("something that the source waited for was cancelled") from error
+        await _shed_cancellation()
+        raise StrayCancellation from error
+    except (Exception, SystemExit):
+        await _shed_cancellation()
+        raise
+    await _shed_cancellation()
+    return result
+
+
+async def deliver_cancellation() -> None:
+    """Raise `CancelledError` if this task has cancelled itself and not waited since."""
+    task = asyncio.current_task()
+    if task is not None and task.cancelling() and not _is_scope_cancelled():
+        with anyio.CancelScope(shield=True):  # a scope's cancellation can wait for its turn
+            await asyncio.sleep(0)
+
+
+async def _shed_cancellation() -> None:
+    task = asyncio.current_task()
+    if task is None or not task.cancelling() or _is_scope_cancelled():
+        return
+    with suppress(asyncio.CancelledError):
+        await deliver_cancellation()  # before Python 3.13 `uncancel` does not take that back
+    while task.cancelling():
+        task.uncancel()
+
+
+def _is_scope_cancelled() -> bool:
+    return anyio.current_effective_deadline() == -math.inf

@@ -8,7 +8,7 @@ from typing import Generic
 import anyio
 
 from fairlane.model import E
-from fairlane.worker._cancellation import only_own_cancellation
+from fairlane.worker._cancellation import contained
 from fairlane.worker._health import Vitals
 from fairlane.worker._held import Held
 from fairlane.worker._outage import Outage, is_hopeless
@@ -97,10 +97,11 @@ class Fetching(Generic[E]):
     async def _claim(self) -> Held[E] | None:
         settings, asked_at = self._settings, anyio.current_time()
         self._bell.hush()
-        with self._vitals.polling(), only_own_cancellation():
-            lease = await self._source.claim(
-                settings.worker_id, settings.visibility, settings.min_priority, order=settings.order
-            )
+        claim = self._source.claim(
+            settings.worker_id, settings.visibility, settings.min_priority, order=settings.order
+        )
+        with self._vitals.polling():
+            lease = await contained(claim)
         self._outage.end()
         if lease is None:
             return None

@@ -10,7 +10,12 @@ from anyio.abc import TaskGroup
 from fairlane.model import E
 from fairlane.retry import Reject, Retry
 from fairlane.worker._calling import Handler, ThreadCall, is_async
-from fairlane.worker._cancellation import is_being_cancelled
+from fairlane.worker._cancellation import (
+    Owner,
+    StrayCancellation,
+    contained,
+    deliver_cancellation,
+)
 from fairlane.worker._health import Vitals
 from fairlane.worker._held import Held
 from fairlane.worker._outcome import ACK, RELEASE, Outcome, after_failure, before_delivery
@@ -32,6 +37,7 @@ class Handling(Generic[E]):
         handler: Handler[E],
         settings: Settings,
         *,
+        owner: Owner,
         renewer: Renewer[E],
         settling: Settling[E],
         vitals: Vitals,
@@ -40,6 +46,7 @@ class Handling(Generic[E]):
         self._handler = handler
         self._is_async = is_async(handler)
         self._settings = settings
+        self._owner = owner
         self._renewer = renewer
         self._settling = settling
         self._vitals = vitals
@@ -71,13 +78,13 @@ class Handling(Generic[E]):
 
     async def _answer(self, held: Held[E]) -> Outcome:
         try:
-            await self._call(held)
-        except asyncio.CancelledError as error:
-            if is_being_cancelled():
-                held.outcome = RELEASE
-                raise
-            return self._failed(held, error)  # something the handler waited for was cancelled
+            await contained(self._call(held))
+        except asyncio.CancelledError:
+            held.outcome = RELEASE
+            raise
         except (Exception, SystemExit) as error:
+            if isinstance(error, StrayCancellation) and self._owner.is_cancelled:
+                return RELEASE  # `asyncio.run` ends: it cancels every task, not only its own
             return self._failed(held, error)
         return ACK
 
@@ -89,6 +96,7 @@ class Handling(Generic[E]):
         else:
             held.thread = ThreadCall(self._handler, held.lease)
             await held.thread.run(self._threads)
+        await deliver_cancellation()  # here it fails the message, later it would be forgotten
 
     def _failed(self, held: Held[E], error: BaseException) -> Outcome:
         outcome = after_failure(

@@ -9,7 +9,7 @@ import anyio
 from fairlane.errors import LeaseLost
 from fairlane.model import E
 from fairlane.retry import Backoff
-from fairlane.worker._cancellation import only_own_cancellation
+from fairlane.worker._cancellation import contained
 from fairlane.worker._held import Held
 from fairlane.worker.source import Source
 
@@ -77,8 +77,8 @@ class Renewer(Generic[E]):
         asked_at = anyio.current_time()
         try:
             # A reply that never comes must leave time for a second try.
-            with anyio.move_on_after(held.visibility / 6), only_own_cancellation():
-                lease = await self._source.extend(held.lease, held.visibility)
+            with anyio.move_on_after(held.visibility / 6):
+                lease = await contained(self._source.extend(held.lease, held.visibility))
                 held.renewed(lease, asked_at=asked_at)
                 return True
         except LeaseLost:

@@ -11,9 +11,10 @@ from typing import Generic
 import anyio
 from anyio.abc import TaskGroup
 
+from fairlane.errors import FairlaneError
 from fairlane.model import E
 from fairlane.worker._calling import Handler
-from fairlane.worker._cancellation import only_own_cancellation
+from fairlane.worker._cancellation import Owner, contained
 from fairlane.worker._fetching import Fetching
 from fairlane.worker._handling import Handling
 from fairlane.worker._health import Vitals
@@ -63,6 +64,7 @@ class Run(Generic[E]):
         self._handling = Handling(
             handler,
             settings,
+            owner=Owner(),
             renewer=Renewer(source),
             settling=self._settling,
             vitals=vitals,
@@ -80,17 +82,27 @@ class Run(Generic[E]):
             async with (
                 anyio.create_task_group() as renewals,
                 anyio.create_task_group() as handlers,
-                anyio.create_task_group() as claims,
             ):
-                start = partial(self._start, handlers, renewals)
-                for _ in range(self._settings.claimers):
-                    claims.start_soon(self._fetching.fetch, start)
-                claims.start_soon(self._repair)
-                with self._announced():
-                    await self._stopping.wait()
-                self._drain(work, claims.cancel_scope)
+                await self._claim(work, partial(self._start, handlers, renewals))
+                if not self._stopping.is_set():
+                    work.cancel()
         if self._fetching.hopeless is not None:
             raise self._fetching.hopeless
+        if not self._stopping.is_set():  # a group ends without an error when its task is cancelled
+            raise FairlaneError(
+                "a task of the pool was cancelled, but not by the pool or by whoever runs it; "
+                "all leases were given back: look for what cancels tasks that it has not made"
+            )
+
+    async def _claim(self, work: anyio.CancelScope, start: Callable[[Held[E]], None]) -> None:
+        """Claim and repair until told to stop; then set the drain's deadline."""
+        async with anyio.create_task_group() as claims:
+            for _ in range(self._settings.claimers):
+                claims.start_soon(self._fetching.fetch, start)
+            claims.start_soon(self._repair)
+            with self._announced():
+                await self._stopping.wait()
+            self._drain(work, claims.cancel_scope)
 
     def _drain(self, work: anyio.CancelScope, claims: anyio.CancelScope) -> None:
         self._vitals.drain()
@@ -104,13 +116,16 @@ class Run(Generic[E]):
 
     async def _handle(self, held: Held[E], renewals: TaskGroup) -> None:
         try:
-            with self._vitals.leased():
-                self._report("claimed", held.lease)
-                await self._handling.handle(held, renewals)
+            await contained(self._carry(held, renewals))
         except Exception:  # one message must not take the others down with it
             logger.exception("a lease was dropped by a fault of the pool or the source")
         finally:
             self._fetching.free_slot()
+
+    async def _carry(self, held: Held[E], renewals: TaskGroup) -> None:
+        with self._vitals.leased():
+            self._report("claimed", held.lease)
+            await self._handling.handle(held, renewals)
 
     async def _give_back(self, held: Held[E]) -> None:
         with self._vitals.leased():
@@ -126,8 +141,7 @@ class Run(Generic[E]):
         delay = _repair_delay()
         while not await self._is_stopped_within(delay):
             try:
-                with only_own_cancellation():
-                    await source.repair()
+                await contained(source.repair())
             except Exception as error:
                 delay = outage.note(error)
             else:

@@ -9,7 +9,7 @@ import anyio
 from fairlane.errors import LeaseLost
 from fairlane.model import E
 from fairlane.retry import Backoff
-from fairlane.worker._cancellation import only_own_cancellation
+from fairlane.worker._cancellation import contained
 from fairlane.worker._health import Vitals
 from fairlane.worker._held import Held
 from fairlane.worker.events import EventKind, Reporter
@@ -76,8 +76,8 @@ class Settling(Generic[E]):
     async def _try_once(self, held: Held[E]) -> bool | None:
         try:
             limit = min(TRY_SECONDS, max(1.0, held.visibility / 3))
-            with anyio.move_on_after(limit, shield=True), only_own_cancellation():
-                return await self._call(held)
+            with anyio.move_on_after(limit, shield=True):
+                return await contained(self._call(held))
         except LeaseLost:
             return False
         except Exception as error:

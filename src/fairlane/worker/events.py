@@ -1,5 +1,6 @@
 """What a pool tells its observer: one small value for each thing that happens to a lease."""
 
+import asyncio
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -79,7 +80,7 @@ class Reporter:
         )
         try:
             self._listener(event)
-        except Exception:
+        except (Exception, asyncio.CancelledError):
             if not self._has_failed:
                 logger.exception("on_event raised; its later errors are not logged")
             self._has_failed = True

@@ -35,7 +35,8 @@ class WorkerPool(Generic[E]):
     A handler that returns has acknowledged its message. An exception delivers the message again
     after `backoff`, on the last attempt it moves the message to the dead letters. `Retry(delay)`
     does the same with a delay of the handler's choice; it counts as an attempt. `Reject(reason)`
-    moves the message to the dead letters at once. Deliveries whose worker died count as well.
+    moves the message to the dead letters at once. Deliveries whose worker died count as well, and
+    so does a handler that is cancelled, or cancels itself, while the pool is not.
 
     While a handler works its lease is renewed every third of `visibility`. If the lease is lost, or
     cannot be renewed until a sixth of it is left, the handler is cancelled before another worker
@@ -148,6 +149,7 @@ class WorkerPool(Generic[E]):
         Raises:
             ConfigurationError: the source says that its settings are wrong.
             pymongo.errors.OperationFailure: the server refused the login at the start.
+            FairlaneError: something outside has cancelled a task of the pool, but not `run()`.
         """
         if self._ended is not None:
             await self._ended.wait()
