@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from fairlane.retry import Backoff, Reject, Retry
-from fairlane.worker._outcome import MAX_REASON, after_failure, before_delivery, describe
+from fairlane.worker._outcome import MAX_REASON, after_failure, before_delivery
 
 STEADY = Backoff(base=2.0, cap=10.0, jitter=0.0)
 
@@ -88,16 +88,24 @@ def test_retry_without_its_delay_is_a_counted_nack() -> None:
     assert outcome.verb == "nack"
 
 
-def test_reason_is_bounded() -> None:
-    assert len(describe(ValueError("x" * 100_000))) == MAX_REASON
+@pytest.mark.parametrize("error", [ValueError("x" * 100_000), Reject("x" * 100_000)])
+def test_reason_is_bounded(error: Exception) -> None:
+    outcome = after_failure(error, attempt=1, max_attempts=3, backoff=STEADY)
+
+    assert len(outcome.reason or "") == MAX_REASON
 
 
-def test_reason_is_text_that_bson_can_hold() -> None:
-    assert describe(ValueError("half \ud800 pair")) == "ValueError: half \\ud800 pair"
+@pytest.mark.parametrize("error", [ValueError("half \ud800 pair"), Reject("half \ud800 pair")])
+def test_reason_is_text_that_bson_can_hold(error: Exception) -> None:
+    outcome = after_failure(error, attempt=1, max_attempts=3, backoff=STEADY)
+
+    assert (outcome.reason or "").endswith("half \\ud800 pair")
 
 
 def test_error_that_cannot_be_printed_still_has_a_reason() -> None:
-    assert describe(MuteError()) == "MuteError: (no message: its __str__ raised)"
+    outcome = after_failure(MuteError(), attempt=1, max_attempts=3, backoff=STEADY)
+
+    assert outcome.reason == "MuteError: (no message: its __str__ raised)"
 
 
 def test_reject_with_something_else_than_text_has_a_reason() -> None:

@@ -5,9 +5,10 @@ from dataclasses import dataclass
 from typing import Literal
 
 from fairlane import checks
+from fairlane.errors import describe
 from fairlane.retry import Backoff, Reject, Retry
 
-__all__ = ("ACK", "FAULT", "RELEASE", "Outcome", "after_failure", "before_delivery", "describe")
+__all__ = ("ACK", "FAULT", "RELEASE", "Outcome", "after_failure", "before_delivery")
 
 logger = logging.getLogger(__name__)
 
@@ -58,16 +59,6 @@ def _delay(error: BaseException, attempt: int, backoff: Backoff) -> float:
     except Exception:  # applications derive from both
         logger.exception("no delay from %r; the standard one is taken", backoff)
         return STANDARD.delay(attempt)
-
-
-def describe(error: BaseException) -> str:
-    """Return type and message of an error as text that can be stored."""
-    name = type(error).__qualname__
-    try:
-        message = str(error)
-    except Exception:  # an error whose own __str__ is broken must still be settled
-        message = "(no message: its __str__ raised)"
-    return _printable(f"{name}: {message}" if message else name)
 
 
 def _printable(text: object) -> str:
