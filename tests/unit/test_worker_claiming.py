@@ -20,7 +20,7 @@ from worker_fakes import (
     ticks,
 )
 
-from fairlane.errors import ConfigurationError
+from fairlane.errors import ConfigurationError, describe
 from fairlane.model import Lease
 from fairlane.worker import WorkerPool, _health
 
@@ -301,6 +301,28 @@ async def test_outage_is_logged_once_and_its_end_too(caplog: pytest.LogCaptureFi
             await record.until("acked")
 
     assert [entry.levelname for entry in caplog.records] == ["WARNING", "INFO"]
+
+
+@pytest.mark.parametrize(
+    ("error", "has_traceback"), [(AutoReconnect("away"), False), (KeyError("a fault"), True)]
+)
+def test_only_an_outage_that_is_not_the_networks_is_logged_with_its_traceback(
+    caplog: pytest.LogCaptureFixture, error: Exception, has_traceback: bool
+) -> None:
+    @in_virtual_time
+    async def scenario() -> None:
+        source, record = FakeSource(), Record()
+        source.publish("g")
+        source.faults["claim"].append(Fault(before=error))
+        async with WorkerPool(source, handled, on_event=record):
+            await record.until("acked")
+
+    with caplog.at_level(logging.WARNING, logger="fairlane"):
+        scenario()
+
+    (entry,) = caplog.records
+    assert bool(entry.exc_info) is has_traceback
+    assert entry.getMessage().endswith(describe(error))
 
 
 @in_virtual_time

@@ -6,7 +6,7 @@ import anyio
 from pymongo import errors as driver_errors
 
 from fairlane.driver import AUTHENTICATION_FAILED, UNAUTHORIZED
-from fairlane.errors import ConfigurationError
+from fairlane.errors import ConfigurationError, describe
 from fairlane.retry import Backoff
 from fairlane.worker._health import Vitals
 
@@ -15,6 +15,12 @@ __all__ = ("Outage", "is_hopeless")
 logger = logging.getLogger(__name__)
 
 PAUSE = Backoff(base=0.1, cap=3.0)
+
+UNREACHABLE = (driver_errors.ConnectionFailure, ConnectionError, TimeoutError)
+"""The traceback of these leads through the driver, and tells nothing."""
+
+MAX_LINE = 300
+"""Characters of an error in the log: those of the driver tell about each server at length."""
 
 
 def is_hopeless(error: Exception, *, has_worked: bool) -> bool:
@@ -47,7 +53,12 @@ class Outage:
         if self._failures == 1:
             self._since = anyio.current_time()
             self._vitals.fail(self._what)
-            logger.warning("%s failed; trying on with back-off", self._what, exc_info=error)
+            logger.warning(
+                "%s failed, trying on with back-off: %s",
+                self._what,
+                describe(error, MAX_LINE),
+                exc_info=None if isinstance(error, UNREACHABLE) else error,
+            )
         return PAUSE.delay(self._failures)
 
     def end(self) -> None:
