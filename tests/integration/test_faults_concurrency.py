@@ -146,7 +146,6 @@ async def test_cancelled_operations_are_done_or_undone_whenever_they_are_cancell
     for number in range(CANCELLATIONS):
         cancel = chance.choice(CANCELLATIONS_OF)
         await cancel(self, other, f"group-{number}", chance)
-        await drain(other)
     clock.advance(3_600.0)
     await judge(log, other)
 
@@ -161,9 +160,10 @@ async def cancelled(operation: Coroutine[Any, Any, Any], chance: random.Random) 
 
 
 async def cancel_publish(
-    self: Participant, _: Participant, group_id: str, chance: random.Random
+    self: Participant, other: Participant, group_id: str, chance: random.Random
 ) -> None:
     await cancelled(self.publish(group_id), chance)
+    await drain(other)
 
 
 async def cancel_claim(
@@ -183,6 +183,8 @@ async def cancel_move(
     name = chance.choice(sorted(MOVES))
     await cancelled(MOVES[name](self, lease), chance)
     assert await other.ack(lease) == (name == "extend"), name
+    if name in ("nack", "release"):
+        await drain(other)
 
 
 async def cancel_redrive(
@@ -192,6 +194,7 @@ async def cancel_redrive(
     await other.dead_letter(await other.claimed())
     await cancelled(self.redrive(), chance)
     await other.repair()
+    await drain(other)
 
 
-CANCELLATIONS_OF = (cancel_publish, cancel_claim, *[cancel_move] * 6, cancel_redrive)
+CANCELLATIONS_OF = (*[cancel_publish] * 2, *[cancel_claim] * 2, *[cancel_move] * 7, cancel_redrive)

@@ -64,7 +64,7 @@ GROUPS: dict[str, Callable[[World], Awaitable[None]]] = {
     "lock-without-messages": lock_without_messages,
     "empty-group-first": empty_group_first,
 }
-ON_SERVERS = ("two-messages", "settled-but-undeleted", "lock-without-messages")
+ON_SERVERS = ("settled-but-undeleted", "lock-without-messages")
 OTHERS = tuple(name for name in GROUPS if name not in ON_SERVERS)
 
 

@@ -85,7 +85,14 @@ async def test_reader_sees_the_message_in_one_place_while_it_is_dead_lettered(
     await at_every_point(None, scenario)
 
 
-@pytest.mark.parametrize("other_move", ["repair", "dead_letters", "redrive", "claim"])
+@pytest.mark.parametrize(
+    "other_move",
+    [
+        "repair",
+        "redrive",
+        *(pytest.param(name, marks=IN_MEMORY) for name in ("dead_letters", "claim")),
+    ],
+)
 @pytest.mark.parametrize(
     "move", ["repair", *(pytest.param(name, marks=IN_MEMORY) for name in MOVES[1:])]
 )
@@ -105,7 +112,9 @@ async def test_two_movers_of_one_message_leave_it_in_one_place(
     await at_every_point(None, scenario)
 
 
-@pytest.mark.parametrize("move", ["repair", "dead_letters", "claim"])
+@pytest.mark.parametrize(
+    "move", ["repair", *(pytest.param(name, marks=IN_MEMORY) for name in ("dead_letters", "claim"))]
+)
 async def test_move_that_is_interrupted_leaves_the_message_in_one_place(
     stage: Stage, move: str, interruption: Happening
 ) -> None:
@@ -143,6 +152,7 @@ async def test_interrupted_redrive_leaves_the_message_in_one_place(
     await at_every_point(INTERRUPTIONS[interrupted_by], scenario)
 
 
+@IN_MEMORY
 async def test_interrupted_redrive_is_completed_by_repair(
     stage: Stage, interruption: Happening
 ) -> None:
@@ -236,6 +246,7 @@ async def test_worker_that_moves_its_own_letter_slowly_does_not_bring_it_back(
     await at_every_point(None, scenario)
 
 
+@IN_MEMORY
 async def test_redriven_message_may_die_again(stage: Stage) -> None:
     async def scenario(script: Script) -> None:
         world = await stage.fresh()
@@ -255,6 +266,7 @@ async def test_redriven_message_may_die_again(stage: Stage) -> None:
     await at_every_point(None, scenario)
 
 
+@IN_MEMORY
 @pytest.mark.parametrize("move", ["ack", "nack", "dead_letter", "release"])
 async def test_redriven_message_is_settled_as_any_other_wherever_it_is_interrupted(
     stage: Stage, move: str, interruption: Happening
@@ -276,6 +288,7 @@ async def test_redriven_message_is_settled_as_any_other_wherever_it_is_interrupt
     await at_every_point(interruption, scenario)
 
 
+@IN_MEMORY
 async def test_claim_of_a_redriven_message_may_be_interrupted(
     stage: Stage, interruption: Happening
 ) -> None:

@@ -75,6 +75,7 @@ async def test_crashed_publish_many_is_delivered_after_repair_as_far_as_it_got(
     await at_every_point(crash, scenario)
 
 
+@IN_MEMORY
 async def test_interrupted_publish_says_so_by_an_error(stage: Stage) -> None:
     async def scenario(script: Script) -> None:
         world = await stage.fresh()
@@ -100,6 +101,7 @@ async def test_publish_repeated_with_its_message_id_yields_one_message(
     await at_every_point(ending, scenario)
 
 
+@IN_MEMORY
 async def test_repeat_of_a_message_id_may_itself_be_repeated(
     stage: Stage, ending: Happening
 ) -> None:
@@ -161,6 +163,7 @@ async def test_publish_overtaken_by_a_whole_life_of_its_group_is_delivered(
     await at_every_point(None, scenario)
 
 
+@IN_MEMORY
 async def test_message_published_after_the_return_of_another_is_delivered_after_it(
     stage: Stage,
 ) -> None:
@@ -262,6 +265,7 @@ async def test_full_repair_finds_a_message_that_was_inserted_minutes_after_its_n
     await world.check(full_repair=True)
 
 
+@IN_MEMORY
 async def test_refused_publish_writes_no_message(stage: Stage) -> None:
     world = await stage.fresh()
     publisher = await world.join()

@@ -30,8 +30,8 @@ from property.world import VISIBILITY, MemoryStage, Stage
 
 FATES = (go,) * 60 + (crash_before, crash_after, refuse, lose_reply, cancel, cancel)
 STEPS_OF_TIME = (0.5, 6.0, VISIBILITY - 1.0, EXPIRY)
-IN_MEMORY = 500
-ON_SERVER = 10
+IN_MEMORY = 400
+ON_SERVER = 8
 
 
 @pytest.fixture(autouse=True)
