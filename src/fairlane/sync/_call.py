@@ -2,8 +2,10 @@
 
 import asyncio
 import contextlib
+import math
 import os
 import threading
+import time
 from collections.abc import Awaitable, Callable
 from typing import Generic, TypeVar
 
@@ -12,8 +14,10 @@ __all__ = ("Call", "Reply")
 T = TypeVar("T")
 R = TypeVar("R")
 
-# On Windows no signal ends a wait that has no end of its own.
-WAIT = 0.2 if os.name == "nt" else -1.0
+PERIOD = 0.2
+"""Seconds after which a waiting thread looks around. A signal handler may have forked: the child
+waits on, for a thread that it has not got. And on Windows no signal ends a wait without an end.
+"""
 
 
 class Reply(Generic[R]):
@@ -25,9 +29,15 @@ class Reply(Generic[R]):
 
     def __init__(self) -> None:
         self.is_known = False
+        self._pid = os.getpid()
         self._waiters: set[threading.Lock] = set()
         self._result: R
         self._error: BaseException | None = asyncio.CancelledError()
+
+    @property
+    def is_foreign(self) -> bool:
+        """Whether it is to come in another process: this one is a forked child."""
+        return os.getpid() != self._pid
 
     @property
     def is_success(self) -> bool:
@@ -47,18 +57,30 @@ class Reply(Generic[R]):
                 self._waiters.pop().release()
 
     def wait(self) -> None:
-        """Wait until it is known. Raises only what a signal handler raises meanwhile."""
-        while not self.is_known:
-            self.wait_up_to(WAIT)
+        """Wait until it is known, or never will be because this is a forked child.
+
+        Raises only what a signal handler raises meanwhile.
+        """
+        self.wait_up_to(math.inf)
 
     def wait_up_to(self, seconds: float) -> bool:
-        """Wait for so many seconds at most (-1: for ever); return whether it is known."""
+        """Wait as `wait` does for so many seconds at most; return whether it is known."""
+        ends_at = time.monotonic() + seconds
+        while not (self.is_known or self.is_foreign):
+            left = ends_at - time.monotonic()
+            if left <= 0:
+                break
+            self._wait_once(min(left, PERIOD))
+        return self.is_known
+
+    def _wait_once(self, seconds: float) -> None:
         waiter = threading.Lock()
         waiter.acquire()
         self._waiters.add(waiter)
         try:
             # In this order: `publish` first sets this and then looks for waiters.
-            return self.is_known or waiter.acquire(timeout=seconds)
+            if not self.is_known:
+                waiter.acquire(timeout=seconds)
         finally:
             self._waiters.discard(waiter)
 

@@ -5,7 +5,6 @@ import atexit
 import contextlib
 import contextvars
 import logging
-import os
 import threading
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
@@ -52,7 +51,6 @@ class LoopThread(Generic[T]):
     def __init__(self, name: str, enter: Callable[[], AbstractAsyncContextManager[T]]) -> None:
         self._name = name
         self._enter = enter
-        self._pid = os.getpid()
         self._ticket = [None]  # who takes it runs the loop, or has ended before that began
         self._opening: Reply[T] = Reply()
         self._end: Reply[None] = Reply()
@@ -67,7 +65,7 @@ class LoopThread(Generic[T]):
     @property
     def is_closed(self) -> bool:
         """Whether no call can begin any more; to a forked child its parent's is closed."""
-        return self._is_retired or self._is_over or os.getpid() != self._pid
+        return self._is_retired or self._is_over or self._opening.is_foreign
 
     def newest(self) -> "LoopThread[T]":
         """Return the one to use: a failed opening is not kept, the next call tries again."""
@@ -104,6 +102,8 @@ class LoopThread(Generic[T]):
             self._submit(call)
             call.wait()
         except BaseException:
+            if call.is_foreign:  # a signal handler forked and raised: it is the parent's call
+                raise
             if call in self._calls:
                 self._tell(partial(self._cancel, call))
                 call.wait_up_to(HURRY)
@@ -137,7 +137,7 @@ class LoopThread(Generic[T]):
     def close(self) -> bool:
         """Stop, and wait for the end; return whether it has come in time."""
         self.retire(grace=GRACE)
-        return self._end.wait_up_to(GRACE + PATIENCE + CLOSING)
+        return self._end.wait_up_to(GRACE + PATIENCE + CLOSING) or self._end.is_foreign
 
     def _exit(self) -> None:
         """Stop because the interpreter ends: only daemon threads are left beside the main one."""
@@ -147,6 +147,8 @@ class LoopThread(Generic[T]):
             self._end.wait_up_to(HURRY + CLOSING)
 
     def _got(self, reply: Reply[R]) -> R:
+        if reply.is_foreign:  # known or not, it is for the parent: a lease would have two holders
+            raise self._refusal()
         try:
             return reply.get()
         except asyncio.CancelledError:
@@ -159,7 +161,7 @@ class LoopThread(Generic[T]):
         words of a program in which nothing is wrong. It lets go of its locks, which others may
         wait for.
         """
-        if os.getpid() != self._pid:
+        if self._opening.is_foreign:
             return ConfigurationError(
                 "this was begun before a fork, on connections of the parent process; "
                 "begin it again in this process"
@@ -198,7 +200,7 @@ class LoopThread(Generic[T]):
         self, callback: Callable[[], object], context: contextvars.Context | None = None
     ) -> None:
         loop = self._loop
-        if loop is not None:
+        if loop is not None and not self._opening.is_foreign:
             with contextlib.suppress(RuntimeError):  # it has just ended: `_conclude` is next
                 loop.call_soon_threadsafe(callback, context=context)
 
