@@ -277,3 +277,22 @@ async def _expect_all_claimable(world: World, *, attempt: int) -> None:
     leases = [lease for lease in [await other.claim() for _ in range(len(heads) + 1)] if lease]
     assert sorted(lease.event for lease in leases) == sorted(heads)
     assert {lease.attempt for lease in leases} <= {attempt}
+
+
+async def test_settled_message_is_not_delivered_again_when_late_ones_come_before_it(
+    stage: Stage,
+) -> None:
+    """Its document is left over, and the claims do not see it behind the late ones."""
+    world = await stage.fresh()
+    script = Script("messages.insert")
+    late, other = await world.join(script), await world.join()
+
+    async def settle_one_and_die(_: Script) -> None:
+        await other.publish()
+        lease = await other.claimed()
+        await died(world, "messages.delete_one", lambda dying: dying.ack(lease))
+
+    script.happening = settle_one_and_die
+    late_events = (await script.run(late.publish_many("g", "g", "g"))).result()
+    assert await world.drain(other) == late_events
+    await world.check()
