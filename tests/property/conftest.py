@@ -49,6 +49,15 @@ def stage(request: pytest.FixtureRequest, place: str, driver: str) -> Stage:
     return ServerStage(make, clock, is_recent=is_recent)
 
 
+@pytest.fixture(
+    params=["ack", "dead_letter", "extend"]
+    + [pytest.param(name, marks=pytest.mark.memory_only) for name in ("nack", "park", "release")]
+)
+def move(request: pytest.FixtureRequest) -> str:
+    """The name of something that can be done with a lease (`scenes.MOVES`)."""
+    return str(request.param)
+
+
 @pytest.fixture(scope="session", autouse=True)
 def cheap_collections() -> Iterator[None]:
     """Keep what was imported out of the garbage collections that follow each test."""

@@ -1,10 +1,10 @@
 """A small, exact document store in memory: the verbs of `Collection` that the transport uses.
 
 Each verb on one document is atomic, as on a server. Documents are kept as BSON, so what is read is
-a copy with the server's types. An operator that is not known here is an error, never ignored.
+a copy with the server's types.
 """
 
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
 
 import bson
@@ -15,19 +15,11 @@ from pymongo.operations import DeleteOne, InsertOne
 
 from fairlane import AsyncMongoTransport
 from fairlane.driver import BSON, RAW_BSON, Document
+from property.operators import STAGES, in_order, is_match, projected, updated
 
 __all__ = ("MemoryCollection", "MemoryDatabase")
 
 DUPLICATE_KEY = 11000
-MISSING = object()
-
-OPERATORS: dict[str, Callable[[Any, Any], bool]] = {
-    "$lte": lambda value, wanted: _is_number(value) and value <= wanted,
-    "$gt": lambda value, wanted: _is_number(value) and value > wanted,
-    "$in": lambda value, wanted: value in wanted,
-    "$nin": lambda value, wanted: value not in wanted,
-    "$exists": lambda value, wanted: (value is not MISSING) == wanted,
-}
 
 
 class MemoryDatabase:
@@ -85,7 +77,7 @@ class MemoryCollection:
 
     async def find_one(self, match: Document, fields: Document | None = None) -> Document | None:
         found = self._matching(match, limit=1)
-        return _projected(found[0], fields) if found else None
+        return projected(found[0], fields) if found else None
 
     async def find(
         self,
@@ -95,8 +87,8 @@ class MemoryCollection:
         limit: int = 0,
         fields: Document | None = None,
     ) -> list[Document]:
-        found = _sorted(self._matching(match), sort)
-        return [_projected(document, fields) for document in found[: limit or None]]
+        found = in_order(self._matching(match), sort)
+        return [projected(document, fields) for document in found[: limit or None]]
 
     async def each(
         self,
@@ -130,30 +122,30 @@ class MemoryCollection:
         sort: Sequence[tuple[str, int]] | None = None,
         upsert: bool = False,
     ) -> Document | None:
-        found = _sorted(self._matching(match), sort or ())
+        found = in_order(self._matching(match), sort or ())
         if not found and upsert:
             await self.upsert([(match, update)])
             return await self.find_one({"_id": match["_id"]})
         if not found:
             return None
-        return self._decoded(self._put(_updated(found[0], update)))
+        return self._decoded(self._put(updated(found[0], update)))
 
     async def update_one(self, match: Document, update: Document) -> bool:
         found = self._matching(match, limit=1)
         for document in found:
-            self._put(_updated(document, update))
+            self._put(updated(document, update))
         return bool(found)
 
     async def update_many(self, match: Document, update: Document | list[Document]) -> int:
         found = self._matching(match)
         for document in found:
-            self._put(_updated(document, update))
+            self._put(updated(document, update))
         return len(found)
 
     async def upsert(self, writes: Sequence[tuple[Document, Document]]) -> None:
         for match, update in writes:
             if not await self.update_one(match, update):
-                self._put(_updated(dict(match), update, is_new=True))
+                self._put(updated(dict(match), update, is_new=True))
 
     async def insert(self, documents: Sequence[Mapping[str, Any]]) -> None:
         for document in documents:
@@ -193,7 +185,7 @@ class MemoryCollection:
         else:
             candidates = list(self.documents.values())
         decoded = map(self._decoded, candidates)
-        return [document for document in decoded if _is_match(document, match)][:limit]
+        return [document for document in decoded if is_match(document, match)][:limit]
 
     @staticmethod
     def _decoded(data: bytes) -> Document:
@@ -234,132 +226,3 @@ def _raw(document: Document) -> RawBSONDocument:
 
 def _encoded(document: Mapping[str, Any]) -> bytes:
     return bson.encode(document, codec_options=BSON)
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
-
-
-def _value(document: Any, path: str) -> Any:
-    for step in path.split("."):
-        if isinstance(document, dict):
-            document = document.get(step, MISSING)
-        elif isinstance(document, list) and step.isdigit():
-            document = document[int(step)] if int(step) < len(document) else MISSING
-        else:
-            return MISSING
-    return document
-
-
-def _is_match(document: Document, match: Document) -> bool:
-    return all(_holds(_value(document, path), wanted) for path, wanted in match.items())
-
-
-def _holds(value: Any, wanted: Any) -> bool:
-    if isinstance(wanted, dict):
-        return all(OPERATORS[name](value, operand) for name, operand in wanted.items())
-    if wanted is None:
-        return value is None or value is MISSING
-    return bool(value == wanted)
-
-
-def _sorted(documents: list[Document], sort: Sequence[tuple[str, int]]) -> list[Document]:
-    for path, direction in reversed(sort):
-        documents = sorted(
-            documents, key=lambda document: _value(document, path), reverse=direction < 0
-        )
-    return documents
-
-
-def _projected(document: Document, fields: Document | None) -> Document:
-    if fields is None:
-        return document
-    return {key: value for key, value in document.items() if key == "_id" or key in fields}
-
-
-def _updated(
-    document: Document, update: Document | list[Document], *, is_new: bool = False
-) -> Document:
-    if isinstance(update, list):
-        return _piped(document, update)
-    changed = dict(document)
-    for operator, changes in update.items():
-        if operator == "$setOnInsert" and not is_new:
-            continue
-        for key, operand in changes.items():
-            _change(changed, operator, key, operand)
-    return changed
-
-
-def _change(document: Document, operator: str, key: str, operand: Any) -> None:
-    if operator in ("$set", "$setOnInsert"):
-        document[key] = operand
-    elif operator == "$inc":
-        document[key] = document.get(key, 0) + operand
-    elif operator == "$max":
-        document[key] = max(document.get(key, operand), operand)
-    elif operator == "$unset":
-        document.pop(key, None)
-    else:
-        raise NotImplementedError(operator)
-
-
-def _grouped(rows: list[Document], operand: Document) -> list[Document]:
-    groups: dict[Any, list[Document]] = {}
-    for row in rows:
-        key = _evaluated(row, operand["_id"])
-        groups.setdefault(bson.encode({"_id": key}), []).append(row)
-    return [
-        {name: _gathered(members, expression) for name, expression in operand.items()}
-        for members in groups.values()
-    ]
-
-
-def _gathered(members: list[Document], expression: Any) -> Any:
-    if isinstance(expression, dict) and "$sum" in expression:
-        return sum(_evaluated(member, expression["$sum"]) for member in members)
-    if isinstance(expression, dict) and "$first" in expression:
-        expression = expression["$first"]
-    return _evaluated(members[0], expression)
-
-
-def _piped(document: Document, stages: list[Document]) -> Document:
-    changed = dict(document)
-    for stage in stages:
-        ((operator, changes),) = stage.items()
-        if operator != "$set":
-            raise NotImplementedError(operator)
-        changed.update({key: _evaluated(document, value) for key, value in changes.items()})
-    return changed
-
-
-def _evaluated(document: Document, expression: Any) -> Any:
-    if isinstance(expression, str) and expression.startswith("$"):
-        value = _value(document, expression[1:])
-        return None if value is MISSING else value
-    if not isinstance(expression, dict):
-        return expression
-    if not any(name.startswith("$") for name in expression):
-        return {name: _evaluated(document, part) for name, part in expression.items()}
-    ((operator, operands),) = expression.items()
-    return EXPRESSIONS[operator](*(_evaluated(document, operand) for operand in operands))
-
-
-EXPRESSIONS: dict[str, Callable[..., Any]] = {
-    "$ifNull": lambda value, default: default if value is None else value,
-    "$cond": lambda condition, one, other: one if condition else other,
-    "$lte": lambda one, other: one <= other,
-    "$ne": lambda one, other: one != other,
-}
-
-STAGES: dict[str, Callable[[list[Document], Any], list[Document]]] = {
-    "$match": lambda rows, match: [row for row in rows if _is_match(row, match)],
-    "$sort": lambda rows, sort: _sorted(rows, list(sort.items())),
-    "$limit": lambda rows, limit: rows[:limit],
-    "$group": _grouped,
-    "$project": lambda rows, fields: [
-        {"_id": row["_id"]}
-        | {name: _evaluated(row, expression) for name, expression in fields.items()}
-        for row in rows
-    ],
-}

@@ -4,7 +4,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from fairlane import Lease
-from property.script import Happening, Script, crash
+from property.script import Happening, Point, Script, crash
 from property.world import VISIBILITY, Participant, World
 
 __all__ = (
@@ -18,6 +18,7 @@ __all__ = (
     "expired_and_claimed_by",
     "expired_and_settled_by",
     "expiry",
+    "is_decided",
     "leased",
     "snapshot",
 )
@@ -60,6 +61,11 @@ async def died(
     script = Script(before, crash)
     await script.run(operation(await world.join(script)))
     assert script.is_dead, f"{script} was not reached"
+
+
+def is_decided(script: Script) -> bool:
+    """Whether the settlement had been written when the script struck, if it did."""
+    return not script.has_struck or script.point != Point(0, is_after=False)
 
 
 async def snapshot(world: World) -> list[list[Any]]:

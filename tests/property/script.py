@@ -12,7 +12,6 @@ from typing import Any
 
 from pymongo.errors import AutoReconnect
 
-from fairlane.testing import ManualClock
 from property.wire import Call, Step
 
 __all__ = (
@@ -26,7 +25,6 @@ __all__ = (
     "cancel_twice",
     "crash",
     "fail",
-    "pass_time",
 )
 
 
@@ -172,12 +170,5 @@ def fail(error: Callable[[], Exception] = lambda: AutoReconnect("connection clos
 
     async def strike(_: Script) -> None:
         raise error()
-
-    return strike
-
-
-def pass_time(clock: ManualClock, seconds: float) -> Happening:
-    async def strike(_: Script) -> None:
-        clock.advance(seconds)
 
     return strike

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from property.scenes import EXPIRY, FINAL, died, leased
+from property.scenes import EXPIRY, FINAL, died, is_decided, leased
 from property.scenes import MOVES as LEASE_MOVES
-from property.script import Happening, Point, Script, at_every_point, cancel, crash, fail
+from property.script import Happening, Script, at_every_point, cancel, crash, fail
 from property.world import Participant, Stage, World
 
 INTERRUPTIONS: dict[str, Happening] = {"crash": crash, "error": fail(), "cancel": cancel}
@@ -280,8 +280,7 @@ async def test_redriven_message_is_settled_as_any_other_wherever_it_is_interrupt
         lease = await worker.claimed()
         await script.run(LEASE_MOVES[move](worker, lease))
         world.clock.advance(EXPIRY)
-        is_decided = script.point != Point(0, is_after=False) or not script.has_struck
-        is_settled = move in FINAL and (is_decided or interruption is cancel)
+        is_settled = move in FINAL and (is_decided(script) or interruption is cancel)
         assert await world.drain(other) == [0] * (not is_settled)
         await world.check()
 
