@@ -28,12 +28,12 @@ WANTED = {
         },
     ],
     "fairlane_locks": [
-        {"key": {"dead.seq": 1}, "sparse": True},
+        {"key": {"dead.seq": 1}, "partialFilterExpression": {"dead.seq": {"$exists": True}}},
         {"key": {"partition": 1, "priority": -1, "available_at": 1}},
     ],
     "fairlane_dead": [
         {"key": {"group_id": 1, "_id": 1}},
-        {"key": {"rising": 1}, "sparse": True},
+        {"key": {"rising": 1}, "partialFilterExpression": {"rising": {"$exists": True}}},
     ],
 }
 
