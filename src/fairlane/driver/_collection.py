@@ -9,6 +9,7 @@ from pymongo.errors import DuplicateKeyError
 from pymongo.operations import IndexModel, UpdateOne
 
 from fairlane.driver._bson import RAW_BSON, Document
+from fairlane.driver._cancelling import guarded
 from fairlane.driver._codes import DUPLICATE_KEY
 from fairlane.driver._kinds import Kind
 
@@ -46,7 +47,7 @@ class Collection:
 
     async def _run(self, call: Awaitable[T]) -> T:
         try:
-            return await call
+            return await guarded(self._kind, call)
         except driver_errors.AutoReconnect:
             self._on_disconnect()
             raise
@@ -66,14 +67,12 @@ class Collection:
         self, match: Document, *, sort: Sort, fields: Document | None = None
     ) -> AsyncGenerator[Document, None]:
         cursor = self._raw.find(match, fields).sort(list(sort))
+        documents = aiter(cursor)
         try:
-            async for document in cursor:
+            while (document := await self._run(anext(documents, None))) is not None:
                 yield document
-        except driver_errors.AutoReconnect:
-            self._on_disconnect()
-            raise
         finally:
-            await cursor.close()
+            await guarded(self._kind, cursor.close())
 
     async def aggregate(self, pipeline: Sequence[Document]) -> list[Document]:
         cursor = self._raw.aggregate(list(pipeline))

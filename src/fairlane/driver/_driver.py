@@ -1,8 +1,8 @@
 """A client of any supported driver, and what its server can do."""
 
-from collections.abc import Callable, MutableMapping, Sequence
+from collections.abc import Awaitable, Callable, MutableMapping, Sequence
 from itertools import groupby
-from typing import Any
+from typing import Any, TypeVar
 
 from pymongo import errors as driver_errors
 from pymongo.errors import DuplicateKeyError
@@ -12,6 +12,7 @@ from pymongo.read_preferences import ReadPreference
 from pymongo.write_concern import WriteConcern
 
 from fairlane.driver._bson import BSON, MOCK_BSON, Document
+from fairlane.driver._cancelling import guarded
 from fairlane.driver._codes import COMMAND_NOT_FOUND
 from fairlane.driver._collection import Collection, Sort, as_single
 from fairlane.driver._kinds import kind_of
@@ -19,6 +20,8 @@ from fairlane.driver._writes import Write
 from fairlane.errors import ConfigurationError
 
 __all__ = ("Driver",)
+
+T = TypeVar("T")
 
 CROSS_COLLECTION_BULK_WIRE_VERSION = 25  # MongoDB 8.0
 UNION_WIRE_VERSION = 9  # MongoDB 4.4
@@ -73,12 +76,15 @@ class Driver:
     async def _hello(self) -> Document:
         admin = self.client.get_database("admin")
         try:  # a command decodes as it is told itself, whatever its database says
-            reply: Document = await admin.command("hello", codec_options=BSON)
+            reply: Document = await self._guarded(admin.command("hello", codec_options=BSON))
         except driver_errors.OperationFailure as error:
             if error.code != COMMAND_NOT_FOUND:  # before MongoDB 4.4.2
                 raise
-            reply = await admin.command("isMaster", codec_options=BSON)
+            reply = await self._guarded(admin.command("isMaster", codec_options=BSON))
         return reply
+
+    def _guarded(self, call: Awaitable[T]) -> Awaitable[T]:
+        return guarded(self.kind, call)
 
     async def find_and_one(
         self,
@@ -123,7 +129,7 @@ class Driver:
         Stops short where the server is too old, and at an upsert that met another one.
         """
         try:
-            await self.client.bulk_write(models, write_concern=self._write_concern)
+            await self._guarded(self.client.bulk_write(models, write_concern=self._write_concern))
         except driver_errors.InvalidOperation:  # an older server became primary
             self.has_cross_collection_bulk = False
             return 0

@@ -1,0 +1,55 @@
+"""Cancel a driver's call once, however often its caller is cancelled.
+
+anyio cancels a task again and again until it has left the cancelled scope. A call of an
+`AsyncMongoClient` that waits for a server bears that on Python 3.12 and later only: before,
+`asyncio.wait_for` gives up at the second time the task that is about to take the client's lock
+(PyMongo 4.20, `pymongo.lock`). Nobody ever releases it then, and no later call of the client ends.
+A first cancellation may get lost in the same place, so it is repeated, but not before the call had
+time to end.
+"""
+
+import asyncio
+import sys
+from collections.abc import Awaitable
+from typing import TypeVar
+
+from fairlane.driver._kinds import Kind
+
+__all__ = ("cancelled_once", "guarded")
+
+T = TypeVar("T")
+
+REPEAT_AFTER = 0.25
+IS_FRAGILE: bool = sys.version_info < (3, 12)
+
+
+def guarded(kind: Kind, call: Awaitable[T]) -> Awaitable[T]:
+    """Return a call whose cancellation cannot break the client."""
+    return cancelled_once(call) if IS_FRAGILE and kind == "pymongo" else call
+
+
+async def cancelled_once(call: Awaitable[T]) -> T:
+    """Run the call in a task of its own; cancelled, cancel that once and wait for its end."""
+    task = asyncio.ensure_future(call)
+    try:
+        await asyncio.wait((task,))
+    except asyncio.CancelledError:
+        await _end(task)
+        raise
+    return task.result()
+
+
+async def _end(task: "asyncio.Future[T]") -> None:
+    """Absorb further cancellations of the caller: the first one is already on its way up."""
+    loop = asyncio.get_running_loop()
+    cancel_at = loop.time()
+    while not task.done():
+        if loop.time() >= cancel_at:
+            task.cancel()
+            cancel_at = loop.time() + REPEAT_AFTER
+        try:
+            await asyncio.wait((task,), timeout=cancel_at - loop.time())
+        except asyncio.CancelledError:
+            continue
+    if not task.cancelled():
+        task.exception()  # nobody is there to hear it
