@@ -7,8 +7,10 @@ from typing import Any
 
 import pymongo.common
 import pytest
+from pymongo import MongoClient
 
 from fairlane import AsyncMongoTransport
+from fairlane.driver import close
 from fairlane.testing import ManualClock
 from integration.wire.listener import Listener
 from integration.wire.play import JoinVictim, Player
@@ -35,7 +37,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     config.hook.pytest_deselected(items=left_out)
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture(scope="module")
+def janitor(fairlane_url: str) -> Iterator[MongoClient[dict[str, Any]]]:
+    """Drop the databases of a module on its own server, where it has one."""
+    with MongoClient[dict[str, Any]](fairlane_url) as client:
+        yield client
+
+
+@pytest.fixture
 def quick_discovery(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let drivers look for the server at once after an error, not half a second later."""
     monkeypatch.setattr(pymongo.common, "MIN_HEARTBEAT_INTERVAL", 0.02)
@@ -76,7 +85,7 @@ def driver(setup: Setup) -> str:
 
 
 @pytest.fixture
-async def proxy(fairlane_url: str) -> AsyncIterator[Proxy]:
+async def proxy(fairlane_url: str, quick_discovery: None) -> AsyncIterator[Proxy]:
     async with Proxy.opened(fairlane_url) as proxy:
         yield proxy
 
@@ -101,6 +110,7 @@ def listener() -> Listener:
 @pytest.fixture
 async def join_victim(
     connect: Callable[..., Any],
+    quick_discovery: None,
     victim_url: str,
     victim_name: str,
     setup: Setup,
@@ -122,7 +132,7 @@ async def join_victim(
     driver = transport._store.driver
     driver.has_cross_collection_bulk = driver.has_union = setup.is_recent
     yield lambda world: Participant(transport, world.log, victim_name)
-    await driver.close()  # while its server can be reached: without one, closing waits for it
+    await close(driver.client)  # while its server can be reached: without one, closing waits for it
 
 
 @pytest.fixture
