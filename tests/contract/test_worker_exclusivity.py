@@ -108,7 +108,7 @@ async def process(*arguments: object) -> AsyncIterator[asyncio.subprocess.Proces
 
 def read(journals: list[Path]) -> Journal:
     merged = Journal()
-    for path in journals:
+    for path in filter(Path.exists, journals):  # one that came late may have found no work
         for line in path.read_text().splitlines():
             group, *span = json.loads(line)
             merged.spans.setdefault(group, []).append((span[0], span[1], span[2]))

@@ -11,13 +11,6 @@ from property.script import Crashed
 from property.world import PLACES, MemoryStage, ServerStage, Stage
 
 
-def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line(
-        "markers",
-        "memory_only: a case that on a server would add time and no insight; left out there",
-    )
-
-
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     left_out = [item for item in items if _is_left_out(item)]
     items[:] = [item for item in items if item not in left_out]
