@@ -3,6 +3,7 @@
 import asyncio
 import gc
 from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pymongo.common
@@ -13,6 +14,7 @@ from fairlane import AsyncMongoTransport
 from fairlane.driver import close
 from fairlane.testing import ManualClock
 from integration.wire.listener import Listener
+from integration.wire.operations import OPERATIONS
 from integration.wire.play import JoinVictim, Player
 from integration.wire.proxy import Proxy
 from integration.wire.setups import Setup
@@ -127,7 +129,7 @@ async def join_victim(
         appname=victim_name,
         event_listeners=[listener],
     )
-    transport: Transport = AsyncMongoTransport(client, db_name, clock=clock)
+    transport: Transport = AsyncMongoTransport(client, db_name, clock=clock, ensure_indexes=False)
     await transport.stats()
     driver = transport._store.driver
     driver.has_cross_collection_bulk = driver.has_union = setup.is_recent
@@ -144,3 +146,29 @@ def stage(make_transport: Callable[..., Transport], clock: ManualClock) -> Serve
 @pytest.fixture
 def player(stage: ServerStage, join_victim: JoinVictim) -> Player:
     return Player(stage, join_victim)
+
+
+Heard = dict[tuple[str, bool], tuple[str, ...]]
+
+
+@pytest.fixture(scope="session")
+def heard() -> Heard:
+    """What operations have been heard to send, by recent and old rules, so as to listen once."""
+    return {}
+
+
+@pytest.fixture
+async def commands(
+    name: str, setup: Setup, player: Player, listener: Listener, heard: Heard
+) -> tuple[str, ...]:
+    """The names of the commands that the operation of this name sends, in order."""
+
+    @asynccontextmanager
+    async def listening() -> AsyncIterator[None]:
+        listener.forget()
+        yield
+        heard[name, setup.is_recent] = tuple(listener.sent)
+
+    if (name, setup.is_recent) not in heard:
+        (await player.play(OPERATIONS[name], listening)).result()
+    return heard[name, setup.is_recent]

@@ -94,15 +94,10 @@ class Proxy:
             connection.close()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        try:
-            upstream = await asyncio.open_connection(self._host, self._port)
-        except OSError:  # the server is down: so are we
-            writer.close()
-            return
-        connection = Connection(self, (reader, writer), upstream)
+        connection = Connection(self, (reader, writer))
         self._connections.add(connection)
         try:
-            await connection.run()
+            await connection.run(self._host, self._port)
         finally:
             self._connections.remove(connection)
             connection.ended.set()
@@ -129,18 +124,23 @@ Stream = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 class Connection:
     """One client's connection and the one to the server that stands for it."""
 
-    def __init__(self, proxy: Proxy, client: Stream, server: Stream) -> None:
+    def __init__(self, proxy: Proxy, client: Stream) -> None:
         self._proxy = proxy
-        self._client = client
-        self._server = server
+        self._client = self._server = client
         self._marked: dict[int, Kind] = {}
         self._closed = asyncio.Event()
         self.ended = asyncio.Event()
 
-    async def run(self) -> None:
-        async with asyncio.TaskGroup() as pumps:
-            pumps.create_task(self._pump(self._upwards()))
-            pumps.create_task(self._pump(self._downwards()))
+    async def run(self, host: str, port: int) -> None:
+        with suppress(OSError):  # the server is down: so are we
+            self._server = await asyncio.open_connection(host, port)
+            async with asyncio.TaskGroup() as pumps:
+                pumps.create_task(self._pump(self._upwards()))
+                pumps.create_task(self._pump(self._downwards()))
+        self.close()
+        for _, writer in (self._client, self._server):
+            with suppress(OSError):
+                await writer.wait_closed()
 
     async def _pump(self, frames: AsyncIterator[tuple[asyncio.StreamWriter, bytes]]) -> None:
         """Pass frames on until either end, or a fault, is the end of both directions."""
