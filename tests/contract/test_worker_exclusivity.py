@@ -26,6 +26,11 @@ Span = tuple[float, float, int]
 
 GROUPS, MESSAGES = 16, 12
 
+PATIENT = 20.0
+"""Visibility in seconds above all pauses of a busy machine: nothing may be delivered twice."""
+QUICK = 3.0
+"""Visibility in seconds that a test can wait for."""
+
 
 class Journal:
     """When each handler began and ended, by the machine's clock that no one can set."""
@@ -126,13 +131,16 @@ async def test_processes_never_put_two_handlers_inside_one_group(
     transport: Transport, fairlane_url: str, db_name: str, driver: str, tmp_path: Path
 ) -> None:
     journals = [tmp_path / f"{number}.jsonl" for number in range(3)]
-    plan = fairlane_url, db_name, driver
+    plan = fairlane_url, db_name, driver, PATIENT
     async with (
         process(*plan, journals[0]) as first,
         process(*plan, journals[1]) as second,
         process(*plan, journals[2]) as third,
     ):
         programs = first, second, third
+        for program in programs:
+            assert program.stdout is not None
+            assert await program.stdout.readline() == b"ready\n"  # it heeds signals
         await until_drained(transport, *programs)
         for program in programs:
             program.send_signal(signal.SIGTERM)
@@ -153,12 +161,13 @@ async def test_message_that_kills_its_worker_ends_in_the_dead_letters(
     transport = make_transport(clock=None)
     await transport.publish("bomb", 0)
     statuses = []
+    plan = fairlane_url, db_name, driver, QUICK
     async with asyncio.timeout(50):
         for _ in range(3):
-            async with process(fairlane_url, db_name, driver, tmp_path / "journal") as program:
+            async with process(*plan, tmp_path / "journal") as program:
                 statuses.append(await program.wait())
         await transport.publish_many([("g0", 0), ("g0", 1)])
-        async with process(fairlane_url, db_name, driver, tmp_path / "journal") as program:
+        async with process(*plan, tmp_path / "journal") as program:
             await until_drained(transport, program)
 
     letters = [letter async for letter in transport.dead_letters()]
@@ -167,7 +176,7 @@ async def test_message_that_kills_its_worker_ends_in_the_dead_letters(
     read([tmp_path / "journal"]).check(groups=1, messages=2)
 
 
-async def work(url: str, db_name: str, driver: str, path: str) -> None:
+async def work(url: str, db_name: str, driver: str, visibility: str, path: str) -> None:
     journal = Journal()
 
     async def handle(lease: Lease[Any]) -> None:
@@ -179,17 +188,22 @@ async def work(url: str, db_name: str, driver: str, path: str) -> None:
             file.write(line)
 
     async with AsyncMongoTransport[Any].from_url(url, db_name, driver=driver) as transport:
-        await WorkerPool(
+        pool = WorkerPool(
             transport,
             handle,
             concurrency=16,
             claimers=16,
-            visibility=3.0,  # above the pauses of a busy machine: nothing may be delivered twice
+            visibility=float(visibility),
             poll_interval=0.1,
             max_attempts=3,
             backoff=Backoff(base=0.01),
             signals=True,
-        ).run()
+        )
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(pool.run())
+            while pool.health.last_poll_at is None:  # noqa: ASYNC110  (nothing to wait for)
+                await asyncio.sleep(0.01)
+            print("ready", flush=True)  # noqa: T201
 
 
 if __name__ == "__main__":
