@@ -101,6 +101,14 @@ def bench(session: nox.Session) -> None:
 
 
 @nox.session
+def soak(session: nox.Session) -> None:
+    """Let everything go wrong for 3 minutes: `nox -s soak -- --minutes 10 --seed 7`."""
+    session.install("-e", ".[demo]")
+    with session.chdir("tests"):
+        session.run("python", "-m", "soak", *session.posargs)
+
+
+@nox.session
 def tests(session: nox.Session) -> None:
     """Run all five rooms. Arguments go to pytest: `nox -s tests -- tests/unit -x`."""
     session.install("-e", ".[test]")
