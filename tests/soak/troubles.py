@@ -9,6 +9,7 @@ from pymongo.errors import PyMongoError
 
 from integration.wire.proxy import Fault, Kind, Proxy
 from soak.fleet import Fleet
+from soak.plan import VISIBILITY
 from soak.work import APP_NAME
 
 __all__ = ("Losses", "Refusals", "kill_now_and_then")
@@ -84,5 +85,5 @@ class Losses:
             command=self._chance.choice((None, *COMMANDS)),
             nth=self._chance.randint(1, 5),
             times=self._chance.randint(1, 3),
-            seconds=self._chance.uniform(0.0, 1.0),
+            seconds=self._chance.uniform(0.0, VISIBILITY * 1.3),
         )
