@@ -24,13 +24,6 @@ from property.world import Participant, ServerStage
 Transport = AsyncMongoTransport[Any]
 
 
-def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line(
-        "markers",
-        "whole_matrix: a combination that only `-m whole_matrix` runs; a covering part runs always",
-    )
-
-
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if "whole_matrix" in (config.option.markexpr or ""):
         return
