@@ -31,12 +31,14 @@ class Operation:
         act: the operation.
         then: goes on as a caller would that does not know whether the operation took effect.
         is_repeatable: the driver repeats each of its commands: none changes many documents.
+        is_decided_first: by its first command; what fails later is not the caller's.
     """
 
     act: Act
     arrange: Arrange = field(default=nothing)
     then: Then = field(default=nothing)
     is_repeatable: bool = True
+    is_decided_first: bool = False
 
 
 async def one_message(world: World, _: Participant) -> None:
@@ -169,7 +171,7 @@ def claim_of(arrange: Arrange, *, is_repeatable: bool = True) -> Operation:
 
 
 def settlement(act: Act, arrange: Arrange = leased_with_more_behind) -> Operation:
-    return Operation(arrange=arrange, act=act, then=again(act))
+    return Operation(arrange=arrange, act=act, then=again(act), is_decided_first=True)
 
 
 def repeated(act: Callable[[Participant], Awaitable[Any]], arrange: Arrange) -> Operation:
