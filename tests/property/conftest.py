@@ -1,13 +1,9 @@
 """Fixtures of the interleavings: worlds in memory and on the local server, by either driver."""
 
-import asyncio
-import gc
-from collections.abc import AsyncIterator, Iterator
-from typing import Any
-
 import pytest
 
-from property.script import Crashed
+from property.hygiene import cheap_collections as cheap_collections
+from property.hygiene import no_stray_errors as no_stray_errors
 from property.world import PLACES, MemoryStage, ServerStage, Stage
 
 
@@ -49,25 +45,3 @@ def stage(request: pytest.FixtureRequest, place: str, driver: str) -> Stage:
 def move(request: pytest.FixtureRequest) -> str:
     """The name of something that can be done with a lease (`scenes.MOVES`)."""
     return str(request.param)
-
-
-@pytest.fixture(scope="session", autouse=True)
-def cheap_collections() -> Iterator[None]:
-    """Keep what was imported out of the garbage collections that follow each test."""
-    gc.freeze()
-    yield
-    gc.unfreeze()
-
-
-@pytest.fixture(autouse=True)
-async def no_stray_errors() -> AsyncIterator[None]:
-    """Invariant I6: no task dies unheard, nothing is left to the loop's exception handler."""
-    stray: list[dict[str, Any]] = []
-    loop = asyncio.get_running_loop()
-    loop.set_exception_handler(lambda _, context: stray.append(context))
-    yield
-    gc.collect()
-    await asyncio.sleep(0)
-    loop.set_exception_handler(None)
-    heard = [context for context in stray if not isinstance(context.get("exception"), Crashed)]
-    assert heard == []

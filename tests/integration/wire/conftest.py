@@ -1,7 +1,5 @@
 """Fixtures of the faults on the wire: worlds on a server, and the participant that is met."""
 
-import asyncio
-import gc
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -18,7 +16,8 @@ from integration.wire.operations import OPERATIONS
 from integration.wire.play import JoinVictim, Player
 from integration.wire.proxy import Proxy
 from integration.wire.setups import Setup
-from property.script import Crashed
+from property.hygiene import cheap_collections as cheap_collections
+from property.hygiene import no_stray_errors as no_stray_errors
 from property.world import Participant, ServerStage
 
 Transport = AsyncMongoTransport[Any]
@@ -43,28 +42,6 @@ def janitor(fairlane_url: str) -> Iterator[MongoClient[dict[str, Any]]]:
 def quick_discovery(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let drivers look for the server at once after an error, not half a second later."""
     monkeypatch.setattr(pymongo.common, "MIN_HEARTBEAT_INTERVAL", 0.02)
-
-
-@pytest.fixture(scope="session", autouse=True)
-def cheap_collections() -> Iterator[None]:
-    """Keep what was imported out of the garbage collections that follow each test."""
-    gc.freeze()
-    yield
-    gc.unfreeze()
-
-
-@pytest.fixture(autouse=True)
-async def no_stray_errors() -> AsyncIterator[None]:
-    """Invariant I6: no task dies unheard, nothing is left to the loop's exception handler."""
-    stray: list[dict[str, Any]] = []
-    loop = asyncio.get_running_loop()
-    loop.set_exception_handler(lambda _, context: stray.append(context))
-    yield
-    gc.collect()
-    await asyncio.sleep(0)
-    loop.set_exception_handler(None)
-    heard = [context for context in stray if not isinstance(context.get("exception"), Crashed)]
-    assert heard == []
 
 
 @pytest.fixture
