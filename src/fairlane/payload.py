@@ -8,13 +8,14 @@ import bson
 from bson.errors import BSONError
 from bson.raw_bson import RawBSONDocument
 
+from fairlane import schema
 from fairlane.driver import BSON, RAW_BSON, Document
 from fairlane.errors import ConfigurationError, PayloadError
+from fairlane.model import Message
 
 __all__ = ("Codec", "Payload", "plain", "stored")
 
 E = TypeVar("E")
-E_co = TypeVar("E_co")
 
 MAX_DOCUMENT_BYTES = 16 * 1024 * 1024
 RESERVED_BYTES = 32 * 1024
@@ -66,6 +67,15 @@ class Payload(Generic[E]):
     def decode(self, value: Any) -> E:
         """Return the event of a stored value. Whatever the codec raises passes through."""
         return cast("E", value) if self._codec is None else self._codec.decode(value)
+
+    def message(self, document: Document) -> Message[E]:
+        """Return a stored message. Whatever the codec raises passes through."""
+        return Message(
+            seq=int(document["_id"]),
+            group_id=document["group_id"],
+            event=self.decode(document["event"]),
+            published_at=schema.published_instant(document),
+        )
 
 
 def stored(document: Mapping[str, Any], *, as_bytes: bool) -> Mapping[str, Any]:

@@ -1,6 +1,7 @@
 """Names of collections and fields, documents and indexes (design section 2)."""
 
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import Any
 from zlib import crc32
 
@@ -9,6 +10,8 @@ from bson.son import SON
 from pymongo.operations import IndexModel
 
 from fairlane.checks import text
+from fairlane.clock import instant
+from fairlane.driver import Document
 from fairlane.errors import ConfigurationError
 
 __all__ = (
@@ -23,10 +26,9 @@ __all__ = (
     "partition_of",
     "prefix",
     "published_at",
+    "published_instant",
     "same_keys",
 )
-
-Document = dict[str, Any]
 
 EPOCH_STEP = 2**20
 """A life of a group may hand out this many leases before its epochs meet those of the next."""
@@ -108,6 +110,11 @@ def published_at(document: Mapping[str, Any]) -> float | None:
     """Return when a message was published; None if the original design, or a stranger, wrote it."""
     seconds = document.get("published_at")
     return seconds if isinstance(seconds, float | int) else None
+
+
+def published_instant(document: Mapping[str, Any]) -> datetime | None:
+    seconds = published_at(document)
+    return None if seconds is None else instant(seconds)
 
 
 def dead_letter(group_id: str, note: Document, message: Document) -> Document:

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import anyio
 
-__all__ = ("finish",)
+__all__ = ("finish", "outlast")
 
 T = TypeVar("T")
 logger: logging.Logger = logging.getLogger(__name__)
@@ -38,6 +38,17 @@ async def finish(
     return task.result()
 
 
+async def outlast(task: asyncio.Future[Any], seconds: float) -> None:
+    """Wait so long for a task, absorbing cancellations: a first one is already on its way up."""
+    loop = asyncio.get_running_loop()
+    ends_at = loop.time() + seconds
+    while not task.done() and (left := ends_at - loop.time()) > 0:
+        try:
+            await asyncio.wait((task,), timeout=left)
+        except asyncio.CancelledError:
+            continue
+
+
 async def _undone(task: asyncio.Future[T], undo: Callable[[T], Awaitable[object]] | None) -> None:
     try:
         result = await task
@@ -48,15 +59,9 @@ async def _undone(task: asyncio.Future[T], undo: Callable[[T], Awaitable[object]
 
 
 async def _settle(work: Coroutine[Any, Any, None], deadline: float) -> None:
-    """Wait for `work`, absorbing further cancellations: the first one is already on its way up."""
-    loop = asyncio.get_running_loop()
-    ends_at = loop.time() + deadline
+    """Run `work` to its end, or cancel it at the deadline."""
     task = asyncio.ensure_future(work)
-    while not task.done() and (left := ends_at - loop.time()) > 0:
-        try:
-            await asyncio.wait((task,), timeout=left)
-        except asyncio.CancelledError:
-            continue
+    await outlast(task, deadline)
     if not task.done():
         logger.warning("a cancelled call could not be finished within %g s", deadline)
         task.cancel()

@@ -14,6 +14,7 @@ from collections.abc import Awaitable
 from typing import TypeVar
 
 from fairlane.driver._kinds import Kind
+from fairlane.shield import outlast
 
 __all__ = ("cancelled_once", "guarded")
 
@@ -40,16 +41,8 @@ async def cancelled_once(call: Awaitable[T]) -> T:
 
 
 async def _end(task: "asyncio.Future[T]") -> None:
-    """Absorb further cancellations of the caller: the first one is already on its way up."""
-    loop = asyncio.get_running_loop()
-    cancel_at = loop.time()
     while not task.done():
-        if loop.time() >= cancel_at:
-            task.cancel()
-            cancel_at = loop.time() + REPEAT_AFTER
-        try:
-            await asyncio.wait((task,), timeout=cancel_at - loop.time())
-        except asyncio.CancelledError:
-            continue
+        task.cancel()
+        await outlast(task, REPEAT_AFTER)
     if not task.cancelled():
         task.exception()  # nobody is there to hear it

@@ -5,11 +5,12 @@ says in one line which race it closes.
 """
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Literal
 
 from bson.int64 import Int64
 
 from fairlane.checks import PRIORITIES
+from fairlane.driver import Document
 from fairlane.schema import EPOCH_STEP
 
 __all__ = (
@@ -28,7 +29,6 @@ __all__ = (
     "settled",
 )
 
-Document = dict[str, Any]
 Order = Literal["fair", "priority"]
 
 ORDERS: dict[str, tuple[tuple[str, int], ...]] = {

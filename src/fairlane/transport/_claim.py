@@ -8,8 +8,6 @@ from uuid import uuid4
 from bson.errors import InvalidBSON
 from pymongo.errors import PyMongoError
 
-from fairlane import schema
-from fairlane.clock import instant
 from fairlane.driver import Document
 from fairlane.errors import describe
 from fairlane.lease import commands
@@ -22,7 +20,7 @@ from fairlane.transport._head import Head, head_limit, judge
 from fairlane.transport._settle import Settler
 from fairlane.transport._store import Store
 
-__all__ = ("Claimer", "decoded")
+__all__ = ("Claimer",)
 
 E = TypeVar("E")
 logger = logging.getLogger(__name__)
@@ -170,7 +168,7 @@ class Claimer(Generic[E]):
             await self._refuse(group, head, document, error)
             return None
         try:
-            message = decoded(self._payload, document)
+            message = self._payload.message(document)
         except Exception as error:  # whatever a codec may raise
             await self._refuse(group, head, document, error)
             return None
@@ -221,17 +219,6 @@ class Claimer(Generic[E]):
             logger.warning(
                 "group %r stays leased until its visibility ends", group_id, exc_info=True
             )
-
-
-def decoded(payload: Payload[E], document: Document) -> Message[E]:
-    """Return a stored message; whatever the codec raises passes through."""
-    published_at = schema.published_at(document)
-    return Message(
-        seq=int(document["_id"]),
-        group_id=document["group_id"],
-        event=payload.decode(document["event"]),
-        published_at=None if published_at is None else instant(published_at),
-    )
 
 
 def _lease(group: Document, message: Message[E], head: Head) -> Lease[E]:

@@ -23,7 +23,7 @@ from fairlane.clock import instant
 from fairlane.driver import Document
 from fairlane.errors import describe
 from fairlane.model import DeadLetter
-from fairlane.payload import Payload, plain, stored
+from fairlane.payload import Payload, plain
 from fairlane.shield import finish
 from fairlane.transport._store import Store
 
@@ -172,9 +172,8 @@ class DeadLetters(Generic[E]):
             published_at=now,
             redriven_from=seq,
         )
-        as_bytes = self._store.driver.keeps_bytes
         with suppress(DuplicateKeyError):  # an interrupted redrive got this far
-            await self._store.messages.insert([stored(message, as_bytes=as_bytes)])
+            await self._store.driver.write_in_order([self._store.insertion(message)])
         ready = self._store.readying(
             group_id, seq=renewed, messages=1, priority=letter["priority"], available_at=now
         )
@@ -215,8 +214,8 @@ def _can_rise(letter: Any) -> bool:
 
 def _published_at(letter: Any) -> datetime | None:
     try:
-        return instant(letter["message"]["published_at"])
-    except (InvalidBSON, KeyError, TypeError):  # of the original design, or broken
+        return schema.published_instant(letter["message"])
+    except InvalidBSON:
         return None
 
 

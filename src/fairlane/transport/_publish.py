@@ -9,7 +9,7 @@ from pymongo.errors import DuplicateKeyError
 from fairlane import checks, schema
 from fairlane.driver import Insert, Upsert
 from fairlane.errors import ConfigurationError, Duplicate
-from fairlane.payload import Payload, stored
+from fairlane.payload import Payload
 from fairlane.shield import finish
 from fairlane.transport._store import Store
 
@@ -96,7 +96,7 @@ class Publisher(Generic[E]):
         return seqs
 
     def _insert(self, draft: Draft, seq: int, now: float) -> Insert:
-        document = schema.message(
+        message = schema.message(
             seq=seq,
             group_id=draft.group_id,
             event=draft.event,
@@ -104,8 +104,7 @@ class Publisher(Generic[E]):
             published_at=now,
             message_id=draft.message_id,
         )
-        as_bytes = self._store.driver.keeps_bytes
-        return Insert(self._store.messages, stored(document, as_bytes=as_bytes))
+        return self._store.insertion(message)
 
     def _ready(self, drafts: Sequence[Draft], seqs: Sequence[int], now: float) -> list[Upsert]:
         """Return one upsert for each group; its first draft fixes the priority."""

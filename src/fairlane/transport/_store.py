@@ -7,9 +7,10 @@ from pymongo.errors import DuplicateKeyError
 
 from fairlane import schema
 from fairlane.clock import Clock, ServerClock
-from fairlane.driver import Delete, Document, Driver, Upsert, Write
+from fairlane.driver import Delete, Document, Driver, Insert, Upsert, Write
 from fairlane.errors import ConfigurationError
 from fairlane.lease import commands
+from fairlane.payload import stored
 from fairlane.transport._indexes import ensure_index
 
 __all__ = ("Store",)
@@ -81,6 +82,10 @@ class Store:
         ):
             for model in models:
                 await ensure_index(collection, model)
+
+    def insertion(self, message: Document) -> Insert:
+        """Return the write that stores a message."""
+        return Insert(self.messages, stored(message, as_bytes=self.driver.keeps_bytes))
 
     def readying(
         self, group_id: str, *, seq: int, messages: int, priority: int, available_at: float

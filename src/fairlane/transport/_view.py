@@ -1,4 +1,4 @@
-"""Read without changing anything: statistics and a look into a group."""
+"""Statistics and a look into a group. Counting the dead finishes their interrupted moves first."""
 
 from collections import Counter
 from typing import Any, Generic, TypeVar
@@ -7,7 +7,6 @@ from fairlane import schema
 from fairlane.driver import Document
 from fairlane.model import Message, TransportStats
 from fairlane.payload import Payload
-from fairlane.transport._claim import decoded
 from fairlane.transport._dead import DeadLetters
 from fairlane.transport._store import Store
 
@@ -31,7 +30,7 @@ class View(Generic[E]):
             sort=[("_id", 1)],
             limit=limit,
         )
-        return [decoded(self._payload, document) for document in documents]
+        return [self._payload.message(document) for document in documents]
 
     async def stats(self) -> TransportStats:
         dead = await self._dead.count()
