@@ -4,7 +4,6 @@ import asyncio
 import logging
 import signal
 from collections.abc import Coroutine
-from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
@@ -26,6 +25,7 @@ __all__ = ("Stopped", "demo")
 BROKEN = 1
 USAGE = 2
 SIGNALLED = 128
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
 SHOWN_BREACHES = 10
 
 
@@ -97,6 +97,7 @@ def demo(
     except PyMongoError as error:
         _fail(console, f"the server failed: {brief(error)}", BROKEN)
     except Stopped as stopped:
+        _ignore_signals()
         _fail(console, str(stopped), SIGNALLED + stopped.number)
     except KeyboardInterrupt:  # before there was a loop, or where a loop cannot handle signals
         _fail(console, str(Stopped(signal.SIGINT)), SIGNALLED + signal.SIGINT)
@@ -123,25 +124,34 @@ def _perform(plan: Plan, console: Console) -> Result:
 
 async def _stoppable(work: Coroutine[Any, Any, Result], display: Display) -> Result:
     """Clean up and raise `Stopped` on SIGINT and SIGTERM; impatient repetitions change nothing."""
-    task = asyncio.current_task()
+    task, loop = asyncio.current_task(), asyncio.get_running_loop()
     assert task is not None
     received: list[int] = []
 
-    def stop(number: int) -> None:
+    def stop(number: int, _: object) -> None:
         if not received:
-            display.stopping()
-            task.cancel()
+            loop.call_soon_threadsafe(display.stopping)
+            loop.call_soon_threadsafe(task.cancel)
         received.append(number)
 
-    for number in (signal.SIGINT, signal.SIGTERM):
-        with suppress(NotImplementedError):  # Windows
-            asyncio.get_running_loop().add_signal_handler(number, stop, number)
+    # Not the loop's handlers: those go with the loop, and the process dies of the next signal.
+    before = {number: signal.signal(number, stop) for number in SIGNALS}
     try:
         return await work
     except asyncio.CancelledError:
         if received:
             raise Stopped(received[0]) from None
         raise
+    finally:
+        if not received:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+
+def _ignore_signals() -> None:
+    """Let the process end with its own status, whatever else it is sent."""
+    for number in SIGNALS:
+        signal.signal(number, signal.SIG_IGN)
 
 
 def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
