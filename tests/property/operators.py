@@ -16,6 +16,7 @@ MISSING = object()
 
 OPERATORS: dict[str, Callable[[Any, Any], bool]] = {
     "$lte": lambda value, wanted: _is_number(value) and value <= wanted,
+    "$gte": lambda value, wanted: _is_number(value) and value >= wanted,
     "$gt": lambda value, wanted: _is_number(value) and value > wanted,
     "$in": lambda value, wanted: value in wanted,
     "$nin": lambda value, wanted: value not in wanted,
