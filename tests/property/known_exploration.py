@@ -1,0 +1,130 @@
+"""Explore a scene completely and tell what is wrong with it, by its smallest schedule."""
+
+import itertools
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from dataclasses import dataclass, field
+from itertools import groupby
+from operator import itemgetter
+from typing import Any
+
+from property.known_subjects import SubjectStage
+from property.scheduler import Actor, Choose, Fate, Scheduler, every_schedule, go
+from property.world import Participant, World
+
+__all__ = ("Cast", "Defect", "Program", "Scene", "defect_of", "expect_no_defect")
+
+Program = Callable[[Actor, Participant], Coroutine[Any, Any, object]]
+
+
+async def nothing() -> None:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class Cast:
+    """Who plays in a scene.
+
+    Attributes:
+        programs: what each participant does, by name.
+        ahead: by how many seconds the clocks of some participants' machines are ahead.
+        fates: what may become of each driver call.
+        epilogue: what happens when all programs have ended.
+    """
+
+    programs: Mapping[str, Program]
+    ahead: Mapping[str, float] = field(default_factory=dict)
+    fates: tuple[Fate, ...] = (go,)
+    epilogue: Callable[[], Awaitable[object]] = nothing
+
+
+Scene = Callable[[World], Awaitable[Cast]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Defect:
+    """What exploration finds wrong.
+
+    Attributes:
+        violations: what the judge says of the schedules that are not right.
+        schedule: the smallest of them, turn by turn: of those with the fewest changes of turn the
+            first.
+        found_by: the number of the schedule that was the first not to be right.
+        convicting: how many are not right.
+        schedules: how many there are.
+    """
+
+    violations: set[str]
+    schedule: tuple[str, ...]
+    found_by: int
+    convicting: int
+    schedules: int
+
+
+async def defect_of(stage: SubjectStage, scene: Scene) -> Defect:
+    """Play every schedule, whatever is wrong with them, and return what that is."""
+    convicting: list[tuple[str, ...]] = []
+    violations: set[str] = set()
+    numbers = itertools.count(1)
+    found_by = 0
+
+    async def play(choose: Choose) -> None:
+        nonlocal found_by
+        number = next(numbers)
+        trace, error = await perform(stage, scene, choose)
+        if error is not None:
+            found_by = found_by or number
+            convicting.append(turns(trace))
+            violations.update(f"{error}".partition("\nlog:")[0].split("\n"))
+
+    schedules = await every_schedule(play)
+    assert convicting, f"nothing is wrong in {schedules} schedules"
+    return Defect(
+        violations=violations,
+        schedule=min(convicting, key=len),
+        found_by=found_by,
+        convicting=len(convicting),
+        schedules=schedules,
+    )
+
+
+async def expect_no_defect(stage: SubjectStage, scene: Scene) -> None:
+    """Play every schedule; raise for the first that is not right."""
+
+    async def play(choose: Choose) -> None:
+        trace, error = await perform(stage, scene, choose)
+        if error is not None:
+            error.add_note("\n".join(turns(trace)))
+            raise error
+
+    await every_schedule(play)
+
+
+async def perform(
+    stage: SubjectStage, scene: Scene, choose: Choose
+) -> tuple[list[str], AssertionError | None]:
+    """Play one schedule of the scene; return its moves and what is wrong with it."""
+    world = await stage.fresh()
+    cast = await scene(world)
+    scheduler = Scheduler(choose, fates=cast.fates)
+    programs: dict[Actor, Coroutine[Any, Any, object]] = {}
+    for name, program in cast.programs.items():
+        actor = Actor(name)
+        participant = await world.join(scheduler.conduct(actor))
+        await stage.set_wall(participant, cast.ahead.get(name, 0.0))
+        programs[actor] = program(actor, participant)
+    try:
+        await scheduler.run(programs)
+        await cast.epilogue()
+        await world.check()
+    except AssertionError as error:
+        return scheduler.trace, error
+    return scheduler.trace, None
+
+
+def turns(trace: list[str]) -> tuple[str, ...]:
+    """Put the moves of one participant from one change of turn to the next into one line."""
+    moves = [move.removesuffix(" go").split(" ", 1) for move in trace]
+    return tuple(
+        f"{name}: {', '.join(step for _, step in turn)}"
+        for name, turn in groupby(moves, key=itemgetter(0))
+    )
