@@ -40,6 +40,7 @@ USUAL = settings(
     deadline=None,
     derandomize=True,
     phases=(Phase.generate, Phase.shrink),
+    report_multiple_bugs=False,
     suppress_health_check=list(HealthCheck),
 )
 RUNS = {
