@@ -119,6 +119,25 @@ def _is_asked_for(name: str) -> bool:
 
 
 @nox.session
+def explore(session: nox.Session) -> None:
+    """Play a million random schedules, and every schedule of all small scenes with a fault.
+
+    FAIRLANE_SCHEDULES is how many of each of the eight kinds, FAIRLANE_FAULTS how many faults.
+    """
+    session.install("-e", ".[test]")
+    env = {"FAIRLANE_SCHEDULES": "125000", "FAIRLANE_FAULTS": "1"}
+    session.run(
+        "pytest",
+        "--numprocesses=2",
+        "tests/property/test_every_schedule.py",
+        "tests/property/test_schedules.py",
+        "-k=not motor and not pymongo and not small_scenes",
+        *session.posargs,
+        env={name: os.environ.get(name, usual) for name, usual in env.items()},
+    )
+
+
+@nox.session
 def tests(session: nox.Session) -> None:
     """Run all five rooms. Arguments go to pytest: `nox -s tests -- tests/unit -x`."""
     session.install("-e", ".[test]")

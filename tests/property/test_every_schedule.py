@@ -11,15 +11,12 @@ import os
 import pytest
 
 from property.explorer import Scene, explore
-from property.sampling import play_at_random, seeds
 from property.small_scenes import LARGE, SCENES
-from property.world import Stage
 
 ASKED_FOR = os.environ.get("FAIRLANE_FAULTS")
 FAULTS = int(ASKED_FOR or "1")
 FAULTS_OLD = FAULTS if ASKED_FOR else 0
 EXPLORED = SCENES | LARGE if ASKED_FOR else SCENES
-SAMPLES = 5
 
 
 @pytest.fixture(autouse=True)
@@ -37,9 +34,3 @@ async def test_every_schedule_keeps_the_invariants(scene: Scene) -> None:
 @pytest.mark.parametrize("scene", EXPLORED.values(), ids=EXPLORED)
 async def test_every_schedule_on_an_old_server_keeps_the_invariants(scene: Scene) -> None:
     assert (await explore(scene, is_recent=False, faults=FAULTS_OLD)).schedules > 1
-
-
-@pytest.mark.parametrize("scene", EXPLORED.values(), ids=EXPLORED)
-async def test_schedules_at_random_keep_the_invariants(stage: Stage, scene: Scene) -> None:
-    for seed in seeds(SAMPLES):
-        await play_at_random(stage, scene, seed)

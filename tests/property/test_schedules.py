@@ -5,11 +5,14 @@ import logging
 import pytest
 
 from property.cast import MOODS, crowd
+from property.explorer import Scene
 from property.sampling import play_at_random, seeds
+from property.small_scenes import LARGE, SCENES
 from property.world import MemoryStage, Stage
 
 IN_MEMORY = 2_500
 ON_SERVER = 8
+OF_EACH_SCENE = 5
 
 
 @pytest.fixture(autouse=True)
@@ -30,3 +33,10 @@ async def test_random_schedules_keep_the_invariants(stage: Stage, mood: str) -> 
 async def test_random_schedules_with_redrives_keep_the_invariants(stage: Stage) -> None:
     for seed in seeds(IN_MEMORY):
         await play_at_random(stage, crowd("deadly", seed, redrives=True), seed)
+
+
+@pytest.mark.timeout(0)
+@pytest.mark.parametrize("scene", (SCENES | LARGE).values(), ids=SCENES | LARGE)
+async def test_small_scenes_at_random_keep_the_invariants(stage: Stage, scene: Scene) -> None:
+    for seed in seeds(OF_EACH_SCENE):
+        await play_at_random(stage, scene, seed)
