@@ -17,6 +17,7 @@ EVERY = 5.0
 
 
 @pytest.mark.real_mongod
+@pytest.mark.timeout(180)  # an election takes its time
 async def test_nothing_acknowledged_is_lost_when_another_member_becomes_primary_under_load(
     make_transport: Callable[..., Any], connect: Callable[..., Any], tmp_path: Path
 ) -> None:
