@@ -19,6 +19,8 @@ __all__ = (
     "EPOCH_STEP",
     "LOCK_INDEXES",
     "MESSAGE_INDEXES",
+    "TOKEN_INDEX",
+    "TOKEN_KEYS",
     "db_name",
     "dead_letter",
     "definition",
@@ -45,6 +47,11 @@ LOCK_INDEXES = (
     IndexModel([("partition", 1), ("priority", -1), ("available_at", 1)]),
     IndexModel([("dead.seq", 1)], partialFilterExpression={"dead.seq": {"$exists": True}}),
 )
+TOKEN_KEYS = (("token", 1),)
+TOKEN_INDEX = IndexModel(
+    list(TOKEN_KEYS), unique=True, partialFilterExpression={"token": {"$type": "string"}}
+)
+"""Of locks, where a lease is read back by its token; elsewhere it would only cost writes."""
 DEAD_INDEXES = (
     IndexModel([("group_id", 1), ("_id", 1)]),
     IndexModel([("rising", 1)], partialFilterExpression={"rising": {"$exists": True}}),

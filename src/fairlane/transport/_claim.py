@@ -11,9 +11,11 @@ from pymongo.errors import PyMongoError
 from fairlane.driver import Document
 from fairlane.errors import describe
 from fairlane.lease import commands
+from fairlane.lease.sweep import Sweeps
 from fairlane.model import Lease, Message, Seen
 from fairlane.payload import Payload
 from fairlane.shield import finish
+from fairlane.transport import _group_commands
 from fairlane.transport._dead import Burial, DeadLetters
 from fairlane.transport._floors import Floors
 from fairlane.transport._head import Head, head_limit, judge
@@ -58,31 +60,48 @@ class Claimer(Generic[E]):
         self._settler = settler
         self._burial = burial
         self._dead = dead
+        self._sweeps = Sweeps()
 
     async def claim(
         self, worker_id: str, visibility: float, min_priority: int, order: commands.Order
     ) -> Lease[E] | None:
-        """Lease one group and return its head; None if no group is due.
+        """Lease one group and return its head; None if no group is due in any partition.
 
         A cancelled claim gives back what it leased, before the cancellation goes on.
         """
         late = 0
-        while late < MAX_LATE:
-            attempt = self._attempt(worker_id, visibility, min_priority, order)
-            found = await finish(attempt, undo=self._give_back)
-            if found is None or isinstance(found, Lease):
-                return found
-            late += found is Skipped.LATE
+        with self._sweeps.one(self._store.partitioning.span) as sweep:
+            while late < MAX_LATE:
+                partition = sweep.next()
+                attempt = self._attempt(partition, worker_id, visibility, min_priority, order)
+                found = await finish(attempt, undo=self._give_back)
+                if isinstance(found, Lease):
+                    return found
+                if found is None:
+                    sweep.miss(partition)
+                    if sweep.is_complete:
+                        return None
+                else:
+                    sweep.hit()
+                    late += found is Skipped.LATE
         logger.warning("a claim takes longer than half of visibility=%g s", visibility)
         return None
 
     async def _attempt(
-        self, worker_id: str, visibility: float, min_priority: int, order: commands.Order
+        self,
+        partition: int,
+        worker_id: str,
+        visibility: float,
+        min_priority: int,
+        order: commands.Order,
     ) -> Lease[E] | Skipped | None:
         now = await self._store.now()
-        group = await self._store.locks.find_one_and_update(
-            commands.due(partition=0, min_priority=min_priority, now=now),
-            commands.claimed(token=f"{worker_id}:{uuid4().hex}", until=now + visibility),
+        group = await self._store.leaser.lease(
+            self._store.locks,
+            _group_commands.claimable(partition=partition, min_priority=min_priority, now=now),
+            token=f"{worker_id}:{uuid4().hex}",
+            now=now,
+            until=now + visibility,
             sort=commands.order_by(order),
         )
         if group is None:
@@ -151,7 +170,9 @@ class Claimer(Generic[E]):
 
     async def _correct(self, group: Document, seq: int, floor: Document | None) -> bool:
         """Put right what the lease found wrong in the lock; False if the lease is lost."""
-        wrong = commands.corrections(group, seq=seq, floor=None if floor is None else floor["n"])
+        wrong = _group_commands.corrections(
+            group, seq=seq, floor=None if floor is None else floor["n"]
+        )
         if not wrong:
             return True
         group.update(wrong)
@@ -190,7 +211,9 @@ class Claimer(Generic[E]):
 
     async def _abandon(self, group: Document) -> None:
         """Remove the lock of a group without messages, or give it back if one came meanwhile."""
-        match = commands.abandoned(group["_id"], group["token"], version=group.get("version"))
+        match = _group_commands.abandoned(
+            group["_id"], group["token"], version=group.get("version")
+        )
         floor = self._floors.raised(group["_id"], group["epoch"])
         await self._store.driver.write_in_order([floor])
         if not await self._store.locks.delete_one(match):

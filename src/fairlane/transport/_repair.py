@@ -6,7 +6,9 @@ from typing import Any
 
 from fairlane import schema
 from fairlane.driver import Document, Upsert
+from fairlane.lease.reconciler import Reconciled, Reconciler, Rules
 from fairlane.model import RepairReport
+from fairlane.transport import _group_commands
 from fairlane.transport._dead import DeadLetters
 from fairlane.transport._store import Store
 
@@ -30,19 +32,6 @@ HEADS: list[Document] = [
     },
 ]
 
-ADOPT = [
-    {
-        "$set": {
-            "partition": 0,
-            "priority": {"$ifNull": ["$priority", 0]},
-            "version": {"$ifNull": ["$version", 0]},
-            "attempts": {"$ifNull": ["$attempts", 0]},
-            "done": {"$ifNull": ["$done", []]},
-            "is_new": True,
-        }
-    }
-]
-
 
 @dataclass(frozen=True, slots=True)
 class Page:
@@ -59,23 +48,34 @@ class Repairer:
     def __init__(self, store: Store, dead: DeadLetters[Any]) -> None:
         self._store = store
         self._dead = dead
+        rules = Rules(
+            partition_of=store.partition_of, adopted=_group_commands.adopted, fields=("done",)
+        )
+        self._reconciler = Reconciler(rules)
 
     async def repair(self, *, full: bool) -> RepairReport:
         """Look at the messages after the watermark, or at the first one of every group."""
-        adopted = await self._adopt()
+        reconciled = await self._reconcile()
         finished = await self._dead.complete()
         examined, repaired = await (self._relock_all() if full else self._relock_recent())
         return RepairReport(
-            examined=examined, repaired=repaired, adopted=adopted, finished=finished
+            examined=examined,
+            repaired=repaired,
+            adopted=reconciled.adopted,
+            moved=reconciled.moved,
+            finished=finished,
         )
 
-    async def _adopt(self) -> int:
-        """Give lock documents of the original design the fields that a claim looks for.
-
-        Race: a lease of the original design: only missing fields are filled in, its token and its
-        time stay as they are.
-        """
-        return await self._store.locks.update_many({"partition": None}, ADOPT)
+    async def _reconcile(self) -> Reconciled:
+        """Put every lock where claimers look; when that is done they need not look elsewhere."""
+        store = self._store
+        await store.now()
+        reconciled = await self._reconciler.run(
+            store.locks, partitions=store.placing(), now=store.clock
+        )
+        if reconciled == Reconciled():
+            await store.narrow()
+        return reconciled
 
     async def _relock_recent(self) -> tuple[int, int]:
         examined = repaired = 0
