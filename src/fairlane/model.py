@@ -134,7 +134,6 @@ class RepairReport:
         examined: recent messages looked at.
         repaired: groups that got their missing lock back.
         adopted: lock documents of the original design taken over.
-        moved: groups put into another partition, because claimers do not look into theirs.
         finished: dead letters whose move was completed.
     """
 
@@ -142,4 +141,3 @@ class RepairReport:
     repaired: int
     adopted: int
     finished: int
-    moved: int = 0

@@ -24,6 +24,7 @@ __all__ = (
     "db_name",
     "dead_letter",
     "definition",
+    "floor_id",
     "message",
     "partition_of",
     "prefix",
@@ -34,6 +35,9 @@ __all__ = (
 
 EPOCH_STEP = 2**20
 """A life of a group may hand out this many leases before its epochs meet those of the next."""
+
+FLOORS = 1_024
+"""Groups share floors, so that these stay few; sharing makes epochs skip numbers, no more."""
 
 MESSAGE_INDEXES = (
     IndexModel([("group_id", 1), ("_id", 1)]),
@@ -87,6 +91,11 @@ def prefix(value: object) -> str:
 
 def partition_of(group_id: str, partitions: int) -> int:
     return crc32(group_id.encode()) % partitions
+
+
+def floor_id(group_id: str) -> str:
+    """Return which counter is the floor of this group's epochs."""
+    return f"epoch:{crc32(group_id.encode()) % FLOORS}"
 
 
 def message(

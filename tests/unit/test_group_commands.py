@@ -139,7 +139,7 @@ def test_abandoned_matches_only_the_lock_as_the_claim_read_it() -> None:
 
 def readied(**changes: Any) -> dict[str, Any]:
     defaults = {"seq": 5, "messages": 1, "priority": 2, "partition": 1, "available_at": 4.0}
-    return group_commands.readied(**{**defaults, **changes})
+    return group_commands.readied("g", **{**defaults, **changes})
 
 
 def test_readied_leaves_a_group_that_exists_where_it_is() -> None:
@@ -158,6 +158,10 @@ def test_readied_begins_a_life_that_nobody_holds() -> None:
     assert (life["available_at"], life["priority"], life["partition"]) == (4.0, 2, 1)
 
 
+def test_readied_names_the_floor_that_the_first_lease_must_look_at() -> None:
+    assert readied()["$setOnInsert"]["is_new"] == schema.floor_id("g")
+
+
 def test_epochs_of_a_later_life_are_above_those_of_an_earlier_one() -> None:
     first, second = (readied(seq=seq)["$setOnInsert"]["epoch"] for seq in (5, 6))
     assert second - first >= schema.EPOCH_STEP
@@ -174,4 +178,4 @@ def test_adopted_keeps_a_version_that_a_publish_counted_meanwhile() -> None:
     ("lock", "is_set"), [({}, True), ({"done": None}, True), ({"done": [1]}, False)]
 )
 def test_adopted_keeps_what_is_done(lock: dict[str, Any], is_set: bool) -> None:
-    assert ("done" in group_commands.adopted(lock)["$set"]) == is_set
+    assert ("done" in group_commands.adopted({"_id": "g", **lock})["$set"]) == is_set

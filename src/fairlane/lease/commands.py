@@ -24,6 +24,7 @@ __all__ = (
     "misplaced",
     "order_by",
     "taken",
+    "unplaced",
 )
 
 Order = Literal["fair", "priority"]
@@ -98,3 +99,8 @@ def misplaced(partitions: int) -> Document:
     Missing, null, no number, a fraction, negative or too large: nothing is left out.
     """
     return {"partition": {"$nin": list(range(partitions))}}
+
+
+def unplaced() -> Document:
+    """Match what was never given a partition: a part of `misplaced` that is found in no time."""
+    return {"partition": None}

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 import anyio
 
 from fairlane.driver import Change, Collection, Document
-from fairlane.lease import commands
 
 __all__ = ("BATCH", "Reconciled", "Reconciler", "Rules")
 
@@ -35,7 +34,7 @@ class Rules:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reconciled:
-    """What one run did.
+    """What one run did; as a truth, whether it found anything.
 
     Attributes:
         adopted: documents without a partition that have one now.
@@ -46,6 +45,9 @@ class Reconciled:
     adopted: int = 0
     moved: int = 0
     left: int = 0
+
+    def __bool__(self) -> bool:
+        return bool(self.adopted or self.moved or self.left)
 
 
 class Reconciler:
@@ -69,11 +71,13 @@ class Reconciler:
         self._sleep = sleep
 
     async def run(
-        self, collection: Collection, *, partitions: int, now: Callable[[], float]
+        self, collection: Collection, match: Document, *, now: Callable[[], float]
     ) -> Reconciled:
-        """Go on while a batch is full of what was *found*: others may be changing it as well."""
+        """Put all that matches (`misplaced`, `unplaced`) where it belongs.
+
+        Goes on while a batch is full of what was *found*: others may be changing it as well.
+        """
         adopted = moved = left = 0
-        match = commands.misplaced(partitions)
         while found := await self._scan(collection, match):
             changes = [each for each in found if not _is_leased(each, now())]
             orphans = [each for each in changes if each.get("partition") is None]

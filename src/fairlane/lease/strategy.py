@@ -1,6 +1,7 @@
 """By which command a document is leased, and how that is found out."""
 
 import logging
+from collections.abc import Awaitable, Callable
 from typing import Literal, get_args
 
 from pymongo.errors import OperationFailure, PyMongoError
@@ -11,7 +12,9 @@ from fairlane.errors import ConfigurationError, describe
 from fairlane.lease import commands
 from fairlane.schema import TOKEN_KEYS, same_keys
 
-__all__ = ("STRATEGIES", "Leaser", "Strategy", "checked_strategy")
+__all__ = ("STRATEGIES", "Leaser", "ReadBack", "Strategy", "checked_strategy")
+
+ReadBack = Callable[[Document], Awaitable[Document | None]]
 
 Strategy = Literal["auto", "find_one_and_update", "update_one"]
 
@@ -76,15 +79,19 @@ class Leaser:
         now: float,
         until: float,
         sort: Sort,
+        read_back: ReadBack | None = None,
     ) -> Document | None:
         """Lease the first match in the order of `sort` and return it as it is then; None if none.
 
-        If it raises, nothing stays leased that the server can be asked to free.
+        `read_back` reads the one document that matches a filter, on the primary, where that is to
+        be done otherwise than by a plain find. If the read fails its lease is given back.
         """
         update = commands.claimed(token=token, until=until)
         if await self._is_sorted_update_best(collection):
             try:
-                return await self._update(collection, match, update, sort, token, now)
+                if not await collection.update_one(match, update, sort=sort):
+                    return None
+                return await self._read_back(collection, token, now, read_back)
             except OperationFailure as error:
                 if self._wanted == UPDATE or error.code not in NOT_UNDERSTOOD:
                     raise
@@ -97,21 +104,13 @@ class Leaser:
             return self._wanted == UPDATE
         return await self._is_sorted_update_good()
 
-    async def _update(
-        self,
-        collection: Collection,
-        match: Document,
-        update: Document,
-        sort: Sort,
-        token: str,
-        now: float,
+    async def _read_back(
+        self, collection: Collection, token: str, now: float, read: ReadBack | None
     ) -> Document | None:
-        if not await collection.update_one(match, update, sort=sort):
-            return None
+        """Return what the token was given to; None, a miss, if the lease is lost already."""
         taken = commands.taken(token)
         try:
-            # None: the lease was lost meanwhile. Nobody knows what it was, so it is a miss.
-            return await collection.find_one(taken)
+            return await (read or collection.find_one)(taken)
         except BaseException:
             await self._free(collection, taken, now)
             raise

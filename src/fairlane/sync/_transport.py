@@ -151,6 +151,10 @@ class MongoTransport(Facade[AsyncMongoTransport[E]], Generic[E]):
         """Change the number of partitions for all programs, while they run."""
         self._call(lambda t: t.repartition(partitions))
 
+    def reconcile(self) -> int:
+        """Put groups into a partition that claimers look into; return how many."""
+        return self._call(lambda t: t.reconcile())
+
     def ensure_indexes(self) -> None:
         """Create missing indexes; safe from many processes at once."""
         self._call(lambda t: t.ensure_indexes())

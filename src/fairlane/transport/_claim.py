@@ -18,7 +18,8 @@ from fairlane.shield import finish
 from fairlane.transport import _group_commands
 from fairlane.transport._dead import Burial, DeadLetters
 from fairlane.transport._floors import Floors
-from fairlane.transport._head import Head, head_limit, judge
+from fairlane.transport._head import Head
+from fairlane.transport._reading import GroupReader
 from fairlane.transport._settle import Settler
 from fairlane.transport._store import Store
 
@@ -26,8 +27,6 @@ __all__ = ("Claimer",)
 
 E = TypeVar("E")
 logger = logging.getLogger(__name__)
-
-IN_ORDER = (("_id", 1),)
 
 BLOCKED = 60.0
 """Seconds for which a group rests whose dead letter cannot be stored."""
@@ -60,6 +59,7 @@ class Claimer(Generic[E]):
         self._settler = settler
         self._burial = burial
         self._dead = dead
+        self._reader = GroupReader(store)
         self._sweeps = Sweeps()
 
     async def claim(
@@ -103,6 +103,7 @@ class Claimer(Generic[E]):
             now=now,
             until=now + visibility,
             sort=commands.order_by(order),
+            read_back=self._reader.read_back,
         )
         if group is None:
             return None
@@ -123,7 +124,7 @@ class Claimer(Generic[E]):
         if "dead" in group and not await self._burial.try_complete(group["_id"], group["dead"]):
             await self._free(group["_id"], group["token"], delay=BLOCKED)
             return None
-        head, floor = await self._read(group)
+        head, floor = await self._reader.read(group)
         for settled in head.deletable:
             deletion = self._store.deletion(settled["_id"], settled.get("redriven_from"))
             await self._store.driver.write_in_order(deletion)
@@ -137,42 +138,9 @@ class Claimer(Generic[E]):
             return None
         return await self._decoded_lease(group, head, head.message)
 
-    async def _read(self, group: Document) -> tuple[Head, Document | None]:
-        """Read the front of the group, and the floor of its epochs if its life is new."""
-        done = group.get("done") or []
-        limit = head_limit(done)
-        try:
-            documents, floor = await self._first(group, limit)
-        except InvalidBSON:
-            # Ids always decode; the head is then read alone, so that only a bad head is refused.
-            documents = await self._find(group, limit, {"_id": 1, "redriven_from": 1})
-            floor = await self._store.counters.find_one({"_id": Floors.id_of(group["_id"])})
-        return judge(documents, done), floor
-
-    async def _first(self, group: Document, limit: int) -> tuple[list[Document], Document | None]:
-        if "is_new" not in group:
-            return await self._find(group, limit), None
-        return await self._store.driver.find_and_one(
-            self._store.messages,
-            {"group_id": group["_id"]},
-            sort=IN_ORDER,
-            limit=limit,
-            other=self._store.counters,
-            other_id=Floors.id_of(group["_id"]),
-        )
-
-    async def _find(
-        self, group: Document, limit: int, fields: Document | None = None
-    ) -> list[Document]:
-        return await self._store.messages.find(
-            {"group_id": group["_id"]}, sort=IN_ORDER, limit=limit, fields=fields
-        )
-
-    async def _correct(self, group: Document, seq: int, floor: Document | None) -> bool:
+    async def _correct(self, group: Document, seq: int, floor: int | None) -> bool:
         """Put right what the lease found wrong in the lock; False if the lease is lost."""
-        wrong = _group_commands.corrections(
-            group, seq=seq, floor=None if floor is None else floor["n"]
-        )
+        wrong = _group_commands.corrections(group, seq=seq, floor=floor)
         if not wrong:
             return True
         group.update(wrong)

@@ -10,7 +10,7 @@ from bson.int64 import Int64
 from fairlane.checks import PRIORITIES
 from fairlane.driver import Document
 from fairlane.lease import commands
-from fairlane.schema import EPOCH_STEP
+from fairlane.schema import EPOCH_STEP, floor_id
 
 __all__ = (
     "abandoned",
@@ -110,9 +110,11 @@ def abandoned(group_id: str, token: str, *, version: int | None) -> Document:
 
 
 def readied(
-    *, seq: int, messages: int, priority: int, partition: int, available_at: float
+    group_id: str, *, seq: int, messages: int, priority: int, partition: int, available_at: float
 ) -> Document:
     """Make the group claimable if it is new; a leased or parked group stays where it is.
+
+    `is_new` names the floor that the first lease must look at.
 
     Race: `version` grows with every publish, which makes a concurrent removal miss (`drained`).
     """
@@ -125,7 +127,7 @@ def readied(
             "partition": partition,
             "attempts": 0,
             "epoch": Int64(seq * EPOCH_STEP),
-            "is_new": True,
+            "is_new": floor_id(group_id),
             "done": [],
         },
     }
@@ -136,7 +138,7 @@ def adopted(lock: Document) -> Document:
 
     Race: a publish meanwhile counts `version` up from nothing: `$max` keeps its count.
     """
-    defaults: Document = {"is_new": True}
+    defaults: Document = {"is_new": floor_id(lock["_id"])}
     if lock.get("done") is None:
         defaults["done"] = []
     return {

@@ -6,10 +6,9 @@ from typing import Any
 
 from fairlane import schema
 from fairlane.driver import Document, Upsert
-from fairlane.lease.reconciler import Reconciled, Reconciler, Rules
 from fairlane.model import RepairReport
-from fairlane.transport import _group_commands
 from fairlane.transport._dead import DeadLetters
+from fairlane.transport._placing import Placer
 from fairlane.transport._store import Store
 
 __all__ = ("Repairer",)
@@ -45,37 +44,19 @@ class Page:
 
 
 class Repairer:
-    def __init__(self, store: Store, dead: DeadLetters[Any]) -> None:
+    def __init__(self, store: Store, dead: DeadLetters[Any], placer: Placer) -> None:
         self._store = store
         self._dead = dead
-        rules = Rules(
-            partition_of=store.partition_of, adopted=_group_commands.adopted, fields=("done",)
-        )
-        self._reconciler = Reconciler(rules)
+        self._placer = placer
 
     async def repair(self, *, full: bool) -> RepairReport:
         """Look at the messages after the watermark, or at the first one of every group."""
-        reconciled = await self._reconcile()
+        adopted = await self._placer.adopt()
         finished = await self._dead.complete()
         examined, repaired = await (self._relock_all() if full else self._relock_recent())
         return RepairReport(
-            examined=examined,
-            repaired=repaired,
-            adopted=reconciled.adopted,
-            moved=reconciled.moved,
-            finished=finished,
+            examined=examined, repaired=repaired, adopted=adopted, finished=finished
         )
-
-    async def _reconcile(self) -> Reconciled:
-        """Put every lock where claimers look; when that is done they need not look elsewhere."""
-        store = self._store
-        await store.now()
-        reconciled = await self._reconciler.run(
-            store.locks, partitions=store.placing(), now=store.clock
-        )
-        if reconciled == Reconciled():
-            await store.narrow()
-        return reconciled
 
     async def _relock_recent(self) -> tuple[int, int]:
         examined = repaired = 0

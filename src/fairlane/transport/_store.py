@@ -129,6 +129,7 @@ class Store:
     ) -> Upsert:
         """Return the write that makes a group claimable after `messages` were inserted."""
         ready = _group_commands.readied(
+            group_id,
             seq=seq,
             messages=messages,
             priority=priority,

@@ -18,6 +18,7 @@ from fairlane.payload import Codec, Payload
 from fairlane.transport._claim import Claimer
 from fairlane.transport._dead import Burial, DeadLetters
 from fairlane.transport._floors import Floors
+from fairlane.transport._placing import Placer
 from fairlane.transport._publish import Publisher
 from fairlane.transport._repair import Repairer
 from fairlane.transport._settle import Settler
@@ -107,7 +108,8 @@ class AsyncMongoTransport(Generic[E]):
             burial=burial,
             dead=self._dead,
         )
-        self._repairer = Repairer(store, self._dead)
+        self._placer = Placer(store)
+        self._repairer = Repairer(store, self._dead, self._placer)
         self._view = View(store, payload, self._dead)
 
     @classmethod
@@ -365,9 +367,8 @@ class AsyncMongoTransport(Generic[E]):
     async def repair(self, *, full: bool = False) -> RepairReport:
         """Make messages claimable whose publisher died half-way, and finish other half-done work.
 
-        Looks only at messages published since a minute before the last repair. Groups in a
-        partition that claimers do not look into are moved. Safe at any time and from many
-        processes; a worker pool runs it in the background.
+        Looks only at messages published since a minute before the last repair. Safe at any time
+        and from many processes; a worker pool runs it in the background.
 
         Args:
             full: look at every group. Finds also what a publisher left that stood still for more
@@ -382,12 +383,22 @@ class AsyncMongoTransport(Generic[E]):
         They notice within 30 seconds and go over to the new number together, 60 seconds after this
         call. Claimers look into the partitions of both numbers, so nothing waits meanwhile.
         Groups move when a message of theirs is settled; if there are fewer partitions now,
-        `repair()`, which worker pools run, moves the others.
+        `reconcile()`, which worker pools run, moves the others.
 
         Raises:
             ConfigurationError: a bad number, or others were changing it at the same time.
         """
         await self._store.change_partitions(partition_count("partitions", partitions))
+
+    async def reconcile(self) -> int:
+        """Put groups into a partition that claimers look into; return how many.
+
+        Whatever brought them where they are: a smaller number of partitions, another design, a
+        hand. Groups under a lease are left for the next time. Safe at any time and from many
+        processes; a worker pool runs it in the background, every minute or so.
+        """
+        await self._store.ready()
+        return await self._placer.reconcile()
 
     async def ensure_indexes(self) -> None:
         """Create missing indexes; safe from many processes at once.
