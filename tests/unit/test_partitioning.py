@@ -4,7 +4,7 @@ import dataclasses
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from fairlane import ConfigurationError
@@ -69,33 +69,31 @@ def test_growth_leaves_nothing_to_narrow() -> None:
     assert not of(2).changed(8, now=NOW).may_narrow(NOW + 2 * SWITCH)
 
 
-CHANGES = st.lists(st.tuples(st.floats(0.0, 200.0), st.integers(1, 9)), min_size=1, max_size=5)
+PAUSES = st.floats(0.0, 200.0)
+CHANGES = st.lists(st.tuples(PAUSES, st.integers(1, 9)), min_size=1, max_size=4)
+AGES = st.floats(0.0, REREAD)
 
 
-@given(
-    changes=CHANGES,
-    placed=st.floats(0.0, 600.0),
-    age=st.floats(0.0, REREAD),
-    looked=st.floats(0.0, REREAD),
-)
+@given(changes=CHANGES, later=st.floats(0.0, SWITCH + REREAD), age=AGES, other_age=AGES)
+@example(changes=[(99.0, 9)], later=REREAD - 1, age=0.0, other_age=REREAD)
+@example(changes=[(99.0, 1)], later=REREAD - 1, age=REREAD, other_age=0.0)
 def test_claimer_never_misses_a_partition_into_which_something_is_put(
-    changes: list[tuple[float, int]], placed: float, age: float, looked: float
+    changes: list[tuple[float, int]], later: float, age: float, other_age: float
 ) -> None:
-    """Two programs that have read the settings at any time within `REREAD` seconds.
+    """Two programs have read the settings, each at some time within `REREAD` seconds.
 
-    One puts something somewhere, the other one claims at the same moment.
+    Some time after the last change one puts something somewhere, and the other one claims.
     """
     history = [(0.0, of(3))]
     for pause, number in changes:
-        at = history[-1][0] + pause
-        if number != history[-1][1].partitions:
-            history.append((at, history[-1][1].changed(number, now=at)))
+        at, settings = history[-1]
+        history.append((at + pause, settings.changed(number, now=at + pause)))
+    now = history[-1][0] + later
 
-    def known(by: float) -> Partitioning:
-        return [settings for at, settings in history if at <= max(0.0, by)][-1]
+    def known(since: float) -> Partitioning:
+        return [settings for at, settings in history if at <= max(0.0, now - since)][-1]
 
-    highest = known(placed - age).placing(placed) - 1
-    assert highest < known(placed - looked).span
+    assert known(age).placing(now) <= known(other_age).span
 
 
 @pytest.mark.parametrize("value", [1, 7, MAX_PARTITIONS])
