@@ -137,6 +137,6 @@ class Settings:
         self, counters: Collection, seen: Partitioning, wanted: Partitioning
     ) -> bool:
         """Race: two programs change the number: the second one must see what the first one did."""
-        match: Document = {"_id": ID, "partitions": seen.partitions}
-        match["switch_at"] = seen.switch_at or None  # before the first change it is not there
+        switch_at = seen.switch_at or {"$in": [None, 0.0]}  # before a first change it is missing
+        match = {"_id": ID, "partitions": seen.partitions, "switch_at": switch_at}
         return await counters.update_one(match, {"$set": wanted.document()})
