@@ -179,12 +179,15 @@ def auto(make_transport: MakeTransport) -> Transport:
     return make_transport(strategy="auto")
 
 
-async def test_auto_is_known_from_the_first_claim_on(auto: Transport) -> None:
+async def test_auto_is_known_from_the_first_call_on(auto: Transport) -> None:
     assert auto.strategy == "auto"
     await auto.publish("g", 1)
-    assert auto.strategy == "auto"
-    await auto.claim("w")
     assert auto.strategy in STRATEGIES
+
+
+async def test_auto_is_known_when_the_transport_is_open(auto: Transport) -> None:
+    async with auto:
+        assert auto.strategy in STRATEGIES
 
 
 async def test_auto_never_updates_in_order_on_a_server_that_is_known_to_do_it_wrong(

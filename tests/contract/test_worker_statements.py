@@ -19,6 +19,12 @@ SOON = Backoff(base=0.05, jitter=0.0)
 LONG = 30.0
 
 
+@pytest.fixture
+def way() -> dict[str, Any]:
+    """Named, as the commands of a claim are named here; on MongoDB 8.0 it would be another one."""
+    return {"strategy": "find_one_and_update"}
+
+
 class Record:
     """Listens to a pool, and lets a test wait for what happens."""
 

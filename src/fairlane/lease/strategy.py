@@ -70,6 +70,20 @@ class Leaser:
         self._is_server_known = False
         self._distrusted_until = 0.0
 
+    async def detect(self, collection: Collection) -> None:
+        """Find out what is best, if that is to be done.
+
+        A failure is not kept: the next lease takes the safe way, and asks again.
+        """
+        if self.strategy != "auto" or self._monotonic() < self._distrusted_until:
+            return
+        try:
+            is_best = await self._is_sorted_update_good() and await _has_token_index(collection)
+        except PyMongoError as error:
+            logger.warning("cannot tell yet how to claim best: %s", describe(error, 300))
+            return
+        self._chosen = UPDATE if is_best else FIND
+
     async def lease(
         self,
         collection: Collection,
@@ -122,20 +136,8 @@ class Leaser:
             logger.warning("a lease that could not be read back runs out by itself", exc_info=True)
 
     async def _is_sorted_update_best(self, collection: Collection) -> bool:
-        if self.strategy == "auto":
-            await self._detect(collection)
+        await self.detect(collection)
         return self.strategy == UPDATE
-
-    async def _detect(self, collection: Collection) -> None:
-        """Choose; a failure is not kept: this lease takes the safe way, the next one asks again."""
-        if self._monotonic() < self._distrusted_until:
-            return
-        try:
-            is_best = await self._is_sorted_update_good() and await _has_token_index(collection)
-        except PyMongoError as error:
-            logger.warning("cannot tell yet how to claim best: %s", describe(error, 300))
-            return
-        self._chosen = UPDATE if is_best else FIND
 
     async def _is_sorted_update_good(self) -> bool:
         if self._is_capable is None:

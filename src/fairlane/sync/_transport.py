@@ -62,7 +62,7 @@ class MongoTransport(Facade[AsyncMongoTransport[E]], Generic[E]):
 
     @property
     def strategy(self) -> Strategy:
-        """How groups are claimed on this server; "auto" until the first claim has found out."""
+        """How groups are claimed on this server; "auto" while that is to be found out."""
         return self._open().opened().strategy
 
     def publish(

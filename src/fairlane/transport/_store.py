@@ -168,6 +168,7 @@ class Store:
         self._follow(await self._settings.learn(self.counters), asked_at)
         if self._ensure_indexes:
             await self.ensure_indexes()
+        await self.leaser.detect(self.locks)
         self._is_ready = True
 
     def _follow(self, found: Partitioning, asked_at: float) -> None:

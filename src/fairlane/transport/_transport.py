@@ -167,7 +167,8 @@ class AsyncMongoTransport(Generic[E]):
     def strategy(self) -> Strategy:
         """How groups are claimed: "find_one_and_update" or "update_one".
 
-        "auto" until the first claim has found out, and again after the connection was lost.
+        Known once the transport is open, or has served its first call. "auto" before, and between a
+        lost connection and the next claim: it may find another server.
         """
         return self._store.leaser.strategy
 
