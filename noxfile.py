@@ -17,7 +17,7 @@ nox.options.default_venv_backend = "virtualenv"
 nox.options.error_on_external_run = True
 nox.options.reuse_venv = "yes"
 # The tests come last, so that pytest's closing line stands at the end of the output.
-nox.options.sessions = ["lint", "typing", "docs", "build", "install", "bench", "tests"]
+nox.options.sessions = ["lint", "typing", "docs", "build", "install", "bench", "soak", "tests"]
 
 HERE = Path(__file__).parent
 # Pinned to a minor version: a new one of these finds new faults in old code.
@@ -102,10 +102,39 @@ def bench(session: nox.Session) -> None:
 
 @nox.session
 def soak(session: nox.Session) -> None:
-    """Let everything go wrong for 3 minutes: `nox -s soak -- --minutes 10 --seed 7`."""
+    """Let everything go wrong for 3 minutes: `nox -s soak -- --minutes 10 --seed 7`.
+
+    As one of all sessions for one minute.
+    """
     session.install("-e", ".[demo]")
+    arguments = session.posargs if _is_asked_for("soak") else ("--minutes", "1")
     with session.chdir("tests"):
-        session.run("python", "-m", "soak", *session.posargs)
+        session.run("python", "-m", "soak", *arguments)
+
+
+def _is_asked_for(name: str) -> bool:
+    """Tell whether the caller named this session."""
+    words = (*sys.argv[1:], os.environ.get("NOXSESSION", ""))
+    return any(name in re.split(r"[\s,=]", word) for word in words)
+
+
+@nox.session
+def explore(session: nox.Session) -> None:
+    """Play a million random schedules, and every schedule of all small scenes with a fault.
+
+    FAIRLANE_SCHEDULES is how many of each of the eight kinds, FAIRLANE_FAULTS how many faults.
+    """
+    session.install("-e", ".[test]")
+    env = {"FAIRLANE_SCHEDULES": "125000", "FAIRLANE_FAULTS": "1"}
+    session.run(
+        "pytest",
+        "--numprocesses=2",
+        "tests/property/test_every_schedule.py",
+        "tests/property/test_schedules.py",
+        "-k=not motor and not pymongo and not small_scenes",
+        *session.posargs,
+        env={name: os.environ.get(name, usual) for name, usual in env.items()},
+    )
 
 
 @nox.session

@@ -106,7 +106,8 @@ class TransportStats:
     """A count of what the transport holds, taken without stopping it.
 
     Attributes:
-        groups: groups with messages; ready + leased + parked.
+        groups: groups with messages; ready + leased + parked. A group whose last message was
+            published again, with its `message_id`, while it was leased counts until the next claim.
         ready: claimable now, those with an expired lease included.
         leased: under a live lease.
         parked: waiting for a retry delay to pass.

@@ -7,12 +7,13 @@ from typing import Any
 from pymongo.errors import PyMongoError
 
 from fairlane import Lease
+from property.explorer import Program, Scene
 from property.scenes import MOVES
-from property.scheduler import Actor, Choose
+from property.scheduler import Actor, Choose, Dice
 from property.script import Outcome
-from property.world import Participant
+from property.world import Participant, World
 
-__all__ = ("MOODS", "Program", "cast")
+__all__ = ("MOODS", "attempted", "crowd")
 
 GROUPS = ("g", "h", "i")
 MOODS = {
@@ -22,7 +23,8 @@ MOODS = {
 }
 """What workers do with their leases: each time one of these, in every run of a mood."""
 
-Program = Callable[[Actor, Participant, Choose], Coroutine[Any, Any, None]]
+RandomProgram = Callable[..., Coroutine[Any, Any, None]]
+"""A program that also takes `choose`."""
 
 
 async def publisher(actor: Actor, self: Participant, choose: Choose) -> None:
@@ -56,15 +58,22 @@ async def redriver(actor: Actor, self: Participant, choose: Choose) -> None:
         await attempted(actor, self.redrive())
 
 
-def cast(mood: str, *, redrives: bool) -> dict[str, Program]:
+def crowd(mood: str, seed: int, *, redrives: bool = False) -> Scene:
     """Return three publishers, three workers and one or two who look after the rest."""
-    programs: dict[str, Program] = {f"publisher-{number}": publisher for number in range(3)}
+    programs: dict[str, RandomProgram] = {f"publisher-{number}": publisher for number in range(3)}
     for number in range(3):
         programs[f"worker-{number}"] = partial(worker, MOODS[mood])
     programs["janitor"] = janitor
     if redrives:
         programs["redriver"] = redriver
-    return programs
+
+    async def scene(_: World) -> dict[str, Program]:
+        return {
+            name: partial(program, choose=Dice(f"{seed} {name}"))
+            for name, program in programs.items()
+        }
+
+    return scene
 
 
 async def attempted(actor: Actor, operation: Coroutine[Any, Any, Any]) -> Outcome:

@@ -125,7 +125,7 @@ class Comparison:
 
     def claim_many(self, n: int, visibility: float, min_priority: int) -> list[Lease[int]]:
         leases = self._run(self._transport.claim_many("w", n, visibility, min_priority))
-        assert len(leases) <= n
+        assert len(leases) <= n, f"{len(leases)} leases instead of {n}"
         for lease in leases:
             self._expect_claimed(lease, visibility, min_priority)
         if len(leases) < n:
@@ -135,7 +135,7 @@ class Comparison:
     def settle(self, lease: Lease[int], move: Move) -> bool:
         verb, *arguments = move
         is_accepted: bool = self._run(getattr(self._transport, verb)(lease, *arguments))
-        assert is_accepted == getattr(self.model, verb)(lease, *arguments)
+        same(f"accepted {verb}", is_accepted, getattr(self.model, verb)(lease, *arguments))
         return is_accepted
 
     def extend(self, lease: Lease[int], visibility: float) -> Lease[int] | None:
@@ -145,16 +145,16 @@ class Comparison:
             extended = self._run(self._transport.extend(lease, visibility))
         except LeaseLost:
             extended = None
-        assert (extended is not None) == self.model.extend(lease, visibility)
+        same("accepted extend", extended is not None, self.model.extend(lease, visibility))
         if extended is not None:
-            assert extended.expires_at == self.model.groups[lease.group_id].free_at
+            same("end", extended.expires_at, self.model.groups[lease.group_id].free_at)
         return extended
 
     def redrive(self, *, group_id: str | None = None, seq: int | None = None) -> None:
         """Redrive, and learn the new numbers, which have the order of the old ones."""
         number = self._run(self._transport.redrive(group_id=group_id, seq=seq))
         redriven = self.model.redrive(group_id, seq)
-        assert number == len(redriven)
+        same("redriven", number, len(redriven))
         seqs: dict[int, int] = {}
         for name in sorted({letter.group_id for letter in redriven}):
             seqs |= {each.event: each.seq for each in self._run(self._transport.peek(name, 1_000))}
@@ -164,8 +164,8 @@ class Comparison:
 
     def repair(self, *, full: bool) -> None:
         report = self._run(self._transport.repair(full=full))
-        assert report.repaired == self.model.repair()
-        assert (report.adopted, report.finished) == (0, 0)
+        done = (report.repaired, report.adopted, report.finished)
+        same("repaired, adopted, finished", done, (self.model.repair(), 0, 0))
 
     def clear(self) -> None:
         self._run(self._transport.clear())
@@ -173,23 +173,24 @@ class Comparison:
 
     def peek(self, group_id: str, limit: int) -> None:
         messages = self._run(self._transport.peek(group_id, limit))
-        expected = self.model.messages(group_id)[:limit]
-        assert [message.event for message in messages] == [message.event for message in expected]
+        expected = [message.event for message in self.model.messages(group_id)[:limit]]
+        same(f"peek at {group_id}", [message.event for message in messages], expected)
         for message in messages:
             self._expect_seq(message.event, message.seq)
 
     def dead_letters(self, group_id: str | None = None) -> None:
         found = self._run(self._subject.dead_letters(group_id))
-        expected = [letter for _, letter in sorted(self.model.letters.items())]
-        assert found == [each for each in expected if group_id in (None, each.group_id)]
+        letters = [letter for _, letter in sorted(self.model.letters.items())]
+        expected = [letter for letter in letters if group_id in (None, letter.group_id)]
+        same("dead letters", found, expected)
 
     def stored(self) -> None:
         """I5: a lock for each group. Looked at before `stats`, which finishes half-done deaths."""
         locks = {lock["_id"]: lock for lock in self._subject.stored("locks")}
         self.model.forget_empty(self.model.groups.keys() - locks.keys())
-        assert locks.keys() == self.model.groups.keys(), "I5"
-        assert not [name for name, lock in locks.items() if "dead" in lock], "half-done deaths"
-        assert self._run(self._transport.stats()) == self.model.stats()
+        same("I5: locks", locks.keys(), self.model.groups.keys())
+        same("half-done deaths", [lock for lock in locks.values() if "dead" in lock], [])
+        same("stats", self._run(self._transport.stats()), self.model.stats())
 
     def drain(self) -> None:
         """I4: what the model holds comes, all of it, in order; then nothing is left (I5)."""
@@ -199,9 +200,9 @@ class Comparison:
             assert self.settle(lease, ("ack",))
         self.stored()
         self.dead_letters()
-        assert not self.model.groups, "I4"
-        assert not self._subject.stored("messages"), "I5"
-        assert len(self._subject.stored("dead")) == len(self.model.letters), "hidden letters"
+        same("I4: undelivered", self.model.groups, {})
+        same("I5: messages left", self._subject.stored("messages"), [])
+        same("visible letters", len(self.model.letters), len(self._subject.stored("dead")))
 
     def next_due(self) -> float:
         """Return when the next group becomes claimable that is not; infinity if there is none."""
@@ -224,18 +225,23 @@ class Comparison:
             assert not first, f"I4: nothing claimed, but {first} are due"
             return
         assert lease.group_id in first, f"claimed {lease.group_id}, first in line are {first}"
-        assert lease.token not in self._tokens
+        assert lease.token not in self._tokens, "a token is used again"
         self._tokens.add(lease.token)
         group = self.model.lease(lease.group_id, lease.token, visibility)
-        assert lease.event == group.messages[0].event, "I1, I2"
-        assert (lease.priority, lease.attempt) == (group.priority, group.attempts)
-        assert lease.expires_at == group.free_at
-        assert self.model.is_new_epoch(lease.group_id, lease.epoch)
+        same("I1, I2: head", lease.event, group.messages[0].event)
+        same("priority", lease.priority, group.priority)
+        same("attempt", lease.attempt, group.attempts)
+        same("end", lease.expires_at, group.free_at)
+        assert self.model.is_new_epoch(lease.group_id, lease.epoch), f"epoch {lease.epoch} again"
         self._expect_seq(lease.event, lease.seq)
 
     def _expect_seq(self, event: int, seq: int) -> None:
         """A message keeps its number; that of a new one is higher than all before."""
         if event not in self._seqs:
-            assert seq > self._highest_seq
+            assert seq > self._highest_seq, f"number {seq} after {self._highest_seq}"
             self._seqs[event] = self._highest_seq = seq
-        assert self._seqs[event] == seq
+        same(f"number of {event}", seq, self._seqs[event])
+
+
+def same(what: str, found: object, expected: object) -> None:
+    assert found == expected, f"{what}: {found!r} instead of {expected!r}"

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fairlane import DeadLetter, Lease, LeaseLost
+from property.footprint import Footprint
 
 __all__ = ("Log", "Story")
 
@@ -35,6 +36,11 @@ class Story:
     tried: set[str] = field(default_factory=set)
     redrives: int = 0
 
+    def state(self) -> object:
+        """Return what the judge may still want to know of it, but for the order of things."""
+        tried, seqs = frozenset(self.tried), frozenset(self.seqs)
+        return self.is_published, bool(self.delivered), seqs, self.settled_by, tried, self.redrives
+
     @property
     def is_published(self) -> bool:
         return self.returned < math.inf
@@ -51,12 +57,18 @@ class Holding:
     is_live: bool = True
     settled_by: str | None = None
 
+    def state(self) -> tuple[object, ...]:
+        """Return what the judge may still want to know of it."""
+        return self.expires_at, self.redrives, self.is_live, self.settled_by or ""
+
 
 class Log:
     def __init__(self) -> None:
         self.lines: list[str] = []
         self.violations: list[str] = []
         self.stories: dict[int, Story] = {}
+        self.footprint = Footprint()
+        """What notes were made of since it was last replaced."""
         self._holdings: dict[str, Holding] = {}
         self._epochs: dict[str, int] = {}
         self._redrives_at_work = 0
@@ -64,15 +76,18 @@ class Log:
 
     def publishing(self, group_id: str) -> int:
         """Note the call of a publish; return an event for it."""
+        self._touch(reads=("publish returned",), writes=("publish called",))
         event = len(self.stories)
         self.stories[event] = Story(event, group_id, self._note(f"publish {event} to {group_id}"))
         return event
 
     def published(self, event: int, seq: int) -> None:
+        self._touch(reads=("publish called",), writes=("publish returned",))
         self.stories[event].returned = self._note(f"published {event} as {seq}")
         self.stories[event].seqs.add(seq)
 
     def delivered(self, lease: Lease[Any], visibility: float) -> None:
+        self._touch(reads=("delivery", "settlement"), writes=("delivery",))
         tick = self._note(
             f"delivered {lease.event}: seq {lease.seq} of {lease.group_id}, "
             f"attempt {lease.attempt}, epoch {lease.epoch}"
@@ -90,12 +105,14 @@ class Log:
         self._epochs[lease.group_id] = max(lease.epoch, self._epochs.get(lease.group_id, 0))
 
     def settling(self, verb: str, lease: Lease[Any]) -> None:
+        self._touch(reads=("delivery",), writes=("settlement",))
         self._note(f"{verb} {lease.event}")
         holding, story = self._holdings[lease.token], self.stories[lease.event]
         holding.is_live, holding.redrives = False, story.redrives
         story.tried.add(verb)
 
     def settled(self, verb: str, lease: Lease[Any], is_accepted: bool) -> None:
+        self._touch(reads=("delivery",), writes=("settlement",))
         self._note(f"{verb} {lease.event}: {is_accepted}")
         if not is_accepted:
             return
@@ -110,6 +127,7 @@ class Log:
             story.settled_by = verb
 
     def extended(self, lease: Lease[Any]) -> None:
+        self._touch(reads=("delivery",), writes=("settlement",))
         self._note(f"extended {lease.event}")
         holding = self._holdings[lease.token]
         holding.expires_at = lease.expires_at
@@ -118,12 +136,14 @@ class Log:
 
     def redriving(self) -> None:
         """Note the call of a redrive: what is a dead letter may be delivered again."""
+        self._touch(reads=("delivery", "settlement"), writes=("settlement",))
         self._note("redrive")
         self._redrives_at_work += 1
         self._may_be_redriven()
 
     def redriven(self, number: int) -> None:
         """Note the return of a redrive. One that does not return may be completed by others."""
+        self._touch(reads=("delivery", "settlement"), writes=("settlement",))
         self._note(f"redriven {number}")
         self._redrives_at_work -= 1
         self._may_be_redriven()
@@ -192,6 +212,31 @@ class Log:
                 self._blame(f"I2 {earlier.event} delivered before {story.event}")
             if story.called > earlier.called:
                 latest_call[story.group_id] = story
+
+    def state(self) -> object:
+        """Return what the judgement of all that may follow depends on.
+
+        Of times only the order of publishes counts, and that of first deliveries.
+        """
+        stories = self.stories.values()
+        first = sorted((each.delivered[0], each.event) for each in stories if each.delivered)
+        return (
+            tuple(self.violations),
+            tuple(event for _, event in first),
+            frozenset(
+                (one.event, other.event)
+                for one in stories
+                for other in stories
+                if one.returned < other.called
+            ),
+            tuple(each.state() for each in stories),
+            tuple(sorted((token, each.state()) for token, each in self._holdings.items())),
+            tuple(sorted(self._epochs.items())),
+        )
+
+    def _touch(self, *, reads: tuple[str, ...], writes: tuple[str, ...]) -> None:
+        self.footprint.reads.update(("log", "*", topic) for topic in reads)
+        self.footprint.writes.update(("log", "*", topic) for topic in writes)
 
     def _blame(self, violation: str) -> None:
         self.violations.append(violation)

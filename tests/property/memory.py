@@ -1,7 +1,7 @@
 """A small, exact document store in memory: the verbs of `Collection` that the transport uses.
 
 Each verb on one document is atomic, as on a server. Documents are kept as BSON, so what is read is
-a copy with the server's types.
+a copy with the server's types. What each verb reads and writes is noted (`footprint`).
 """
 
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -15,6 +15,7 @@ from pymongo.operations import DeleteOne, InsertOne
 
 from fairlane import AsyncMongoTransport
 from fairlane.driver import BSON, RAW_BSON, Document
+from property.footprint import Footprint
 from property.operators import STAGES, in_order, is_match, projected, updated
 
 __all__ = ("MemoryCollection", "MemoryDatabase")
@@ -26,6 +27,7 @@ class MemoryDatabase:
     """The collections of one transport prefix, and what stands in for the client."""
 
     def __init__(self) -> None:
+        self.footprint = Footprint()
         self._collections: dict[str, MemoryCollection] = {}
         self._unconnected: Any = pymongo.AsyncMongoClient("mongodb://127.0.0.1:1", connect=False)
 
@@ -42,6 +44,11 @@ class MemoryDatabase:
         store.driver.server_time = _no_server_time
         store._ensure_indexes = False
         return transport
+
+    def contents(self) -> object:
+        """Return all documents in a form that can be compared."""
+        collections = sorted(self._collections.items())
+        return tuple((name, tuple(sorted(each.documents.values()))) for name, each in collections)
 
     def clear(self) -> None:
         """Delete all documents but the settings, which ready transports know already."""
@@ -155,37 +162,43 @@ class MemoryCollection:
 
     async def delete_one(self, match: Document) -> bool:
         found = self._matching(match, limit=1)
-        for document in found:
-            del self.documents[document["_id"]]
+        self._delete(found)
         return bool(found)
 
     async def delete_many(self, match: Document) -> int:
         found = self._matching(match)
-        for document in found:
-            del self.documents[document["_id"]]
+        self._delete(found)
         return len(found)
 
     def _refuse_duplicate(self, document: Document) -> None:
         """Refuse what the server's unique indexes would refuse."""
         named = document.get("message_id")
-        is_taken = document["_id"] in self.documents
-        if is_taken or (named is not None and self._matching({"message_id": named}, limit=1)):
+        taken = self._matching({"_id": document["_id"]}, limit=1)
+        if taken or (named is not None and self._matching({"message_id": named}, limit=1)):
             raise DuplicateKeyError(f"E11000 duplicate key in {self.name}", DUPLICATE_KEY)
 
     def _put(self, document: Document) -> bytes:
         data = _encoded(document)
         self.documents[document["_id"]] = data
+        self._database.footprint.write(self.name, document)
         return data
 
+    def _delete(self, documents: list[Document]) -> None:
+        for document in documents:
+            del self.documents[document["_id"]]
+            self._database.footprint.write(self.name, document)
+
     def _matching(self, match: Document, limit: int | None = None) -> list[Document]:
-        wanted = match.get("_id")
+        self._database.footprint.read(self.name, match)
+        decoded = map(self._decoded, self._candidates(match.get("_id")))
+        return [document for document in decoded if is_match(document, match)][:limit]
+
+    def _candidates(self, wanted: Any) -> list[bytes]:
+        """Return the documents that may match, in an order that does not depend on the history."""
         if isinstance(wanted, str | int):
             data = self.documents.get(wanted)
-            candidates = [] if data is None else [data]
-        else:
-            candidates = list(self.documents.values())
-        decoded = map(self._decoded, candidates)
-        return [document for document in decoded if is_match(document, match)][:limit]
+            return [] if data is None else [data]
+        return [self.documents[key] for key in sorted(self.documents)]
 
     @staticmethod
     def _decoded(data: bytes) -> Document:

@@ -25,6 +25,7 @@ __all__ = (
     "cancel_twice",
     "crash",
     "fail",
+    "outcome_of",
 )
 
 
@@ -59,6 +60,14 @@ class Outcome:
         if self.error is not None:
             raise self.error
         return self.value
+
+
+def outcome_of(operation: asyncio.Future[Any]) -> Outcome:
+    """Return how an operation ended that is done."""
+    if operation.cancelled():
+        return Outcome(error=asyncio.CancelledError())
+    error = operation.exception()
+    return Outcome(error=error) if error else Outcome(value=operation.result())
 
 
 Happening = Callable[["Script"], Awaitable[object]]
@@ -101,10 +110,7 @@ class Script:
         """Run the operation under this script to its end, whatever that is."""
         self.operation = asyncio.ensure_future(operation)
         await asyncio.wait((self.operation,))
-        if self.operation.cancelled():
-            return Outcome(error=asyncio.CancelledError())
-        error = self.operation.exception()
-        return Outcome(error=error) if error else Outcome(value=self.operation.result())
+        return outcome_of(self.operation)
 
     def rearm(self, point: Point | str, happening: Happening) -> None:
         """Let one more thing happen, later in the same operation."""

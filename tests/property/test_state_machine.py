@@ -21,7 +21,7 @@ from pymongo import AsyncMongoClient
 
 from fairlane import AsyncMongoTransport
 from fairlane.testing import ManualClock
-from property.comparison import Subject
+from property.comparison import Comparison, Subject
 from property.machine import TransportMachine
 from property.model_transport import NEW_GROUP_CREDIT
 from property.world import START
@@ -40,6 +40,7 @@ USUAL = settings(
     deadline=None,
     derandomize=True,
     phases=(Phase.generate, Phase.shrink),
+    report_multiple_bugs=False,
     suppress_health_check=list(HealthCheck),
 )
 RUNS = {
@@ -82,6 +83,21 @@ def test_transport_does_what_its_model_does(subject: Subject, place: str) -> Non
             super().__init__(subject)
 
     run_state_machine_as_test(Machine, settings=EXPLORE if IS_EXPLORING else RUNS[place])
+
+
+def test_group_left_empty_by_a_repeated_publish_stands_until_a_claim_comes_by(
+    subject: Subject,
+) -> None:
+    """Random programs seldom get here, and never in the usual runs."""
+    both = Comparison(subject)
+    both.publish("a", 0, "m")
+    lease = both.claim()
+    both.publish("a", 4, "m")
+    assert lease is not None
+    both.settle(lease, ("ack",))
+    both.stored()
+    assert both.model.groups.keys() == {"a"}
+    both.drain()
 
 
 @contextmanager

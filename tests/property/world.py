@@ -5,6 +5,7 @@ from typing import Any, Protocol
 
 from fairlane import AsyncMongoTransport, Lease, LeaseLost
 from fairlane.testing import ManualClock
+from property.footprint import Footprint
 from property.log import Log
 from property.memory import MemoryDatabase
 from property.wire import PARTS, Conduct, Wire, straight
@@ -220,6 +221,8 @@ class Stage(Protocol):
 
 
 class MemoryStage:
+    """Worlds in memory. What is done in them can be observed."""
+
     def __init__(self, *, is_recent: bool) -> None:
         self.clock = ManualClock(START)
         self.leftovers: tuple[str, ...] = PARTS
@@ -231,6 +234,14 @@ class MemoryStage:
         self.clock.jump(START)
         self._database.clear()
         return World(self, Log())
+
+    def contents(self) -> object:
+        return self._database.contents()
+
+    def observe(self) -> Footprint:
+        """Return what was read and written since the last call."""
+        footprint, self._database.footprint = self._database.footprint, Footprint()
+        return footprint
 
     async def transport(self, number: int) -> tuple[Transport, Wire]:
         while len(self._transports) <= number:

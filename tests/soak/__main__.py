@@ -49,12 +49,13 @@ def main() -> int:
     with local_server() as server:
         report = asyncio.run(Soak(plan, server.url, folder).run())
     sys.stdout.write(f"{server.name}: {report}\n")
-    return _conclude(report, folder)
+    return _conclude(report, plan, folder)
 
 
-def _conclude(report: Report, folder: Path) -> int:
+def _conclude(report: Report, plan: Plan, folder: Path) -> int:
     if report.breaches:
-        sys.stdout.write("\n".join(("BROKEN:", *report.breaches, "")))
+        again = f"again: nox -s soak -- --seed {plan.seed} --minutes {plan.seconds / 60:g}"
+        sys.stdout.write("\n".join(("BROKEN:", *report.breaches, again, "")))
         return 1
     sys.stdout.write("all invariants hold\n")
     shutil.rmtree(folder)

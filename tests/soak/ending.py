@@ -28,8 +28,7 @@ class Ending:
 
 
 async def end(database: Any, transport: AsyncMongoTransport[Any], folder: Path) -> Ending:
-    """Judge I4 and I5: no lock is missing, and without any repair all is drained and gone."""
-    unlocked = await _unlocked(database)
+    """Judge I4: without any repair all is drained and gone."""
     events: list[WorkerEvent] = []
     path = folder / f"{CLAIMER}.jsonl"
     await _drain(transport, Recorder(path, CLAIMER), events.append)
@@ -43,21 +42,8 @@ async def end(database: Any, transport: AsyncMongoTransport[Any], folder: Path) 
                 async for letter in transport.dead_letters()
             ]
         ),
-        breaches=[
-            *(f"I5 group {group!r} has messages and no lock" for group in sorted(unlocked)),
-            *(f"I4 {name} are left after the drain" for name in left),
-        ],
+        breaches=[f"I4 {name} are left after the drain" for name in left],
     )
-
-
-async def _unlocked(database: Any) -> set[str]:
-    """Return the groups that have unsettled messages and no lock."""
-    locks = {lock["_id"]: lock async for lock in database.fairlane_locks.find()}
-    return {
-        message["group_id"]
-        async for message in database.fairlane_messages.find({}, {"group_id": 1})
-        if message["group_id"] not in locks
-    }
 
 
 async def _drain(

@@ -8,13 +8,24 @@ from typing import Any
 
 from fairlane.retry import Backoff
 
-__all__ = ("BACKOFF", "MAX_ATTEMPTS", "VISIBILITY", "MachinePlan", "Plan", "Stream")
+__all__ = (
+    "BACKOFF",
+    "LONGEST_GOODBYE",
+    "LONGEST_SKEW",
+    "MAX_ATTEMPTS",
+    "VISIBILITY",
+    "MachinePlan",
+    "Plan",
+    "Stream",
+)
 
 VISIBILITY = 4.0
 MAX_ATTEMPTS = 50
 """Never reached by kills and faults: only what is poison may die."""
 BACKOFF = Backoff(base=0.05, cap=0.5)
 LONGEST_SKEW = 300.0
+LONGEST_GOODBYE = 30.0
+"""Seconds after which a machine that was told to stop ends itself."""
 LONG = VISIBILITY * 1.5
 """A handler that lives by the renewal of its lease."""
 

@@ -18,7 +18,8 @@ REST = 0.05
 class Progress(Protocol):
     """What tells how many executions have ended well."""
 
-    handled: int
+    @property
+    def handled(self) -> int: ...
 
 
 class Publishing:
@@ -55,7 +56,8 @@ class Publishing:
 
     async def _publish_all(self, stream: Stream, progress: Progress) -> None:
         while not self._is_over:
-            if len(self.published) - progress.handled > self._plan.backlog:
+            waiting = len(self.published) - len(self.poison) - progress.handled
+            if waiting > self._plan.backlog:
                 await asyncio.sleep(REST)
                 continue
             group, event = stream.next()

@@ -2,7 +2,8 @@
 
 import asyncio
 import time
-from dataclasses import dataclass
+from collections import Counter
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from fairlane import AsyncMongoTransport
 from integration.wire.proxy import Proxy
 from soak.ending import Ending, end
 from soak.fleet import Fleet
+from soak.lookout import Lookout
 from soak.plan import Plan
 from soak.publishing import Publishing
 from soak.troubles import Losses, Refusals, kill_now_and_then
@@ -21,6 +23,8 @@ __all__ = ("Report", "Soak")
 
 DATABASE = "soak"
 HOUR = 3_600.0
+PATIENCE = 25.0
+"""Seconds; leases, back-offs and held commands that met the last trouble need some of them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,6 +38,18 @@ class Report:
         return ", ".join(f"{number:,} {what}" for what, number in self.counts.items())
 
 
+@dataclass(slots=True, kw_only=True)
+class Scene:
+    """Everybody who takes part in one soak; `idlers`: machines that the troubles have ended."""
+
+    fleet: Fleet
+    publishing: Publishing
+    lookout: Lookout
+    refusals: Refusals
+    losses: Losses
+    idlers: list[str] = field(default_factory=list)
+
+
 class Soak:
     def __init__(self, plan: Plan, url: str, folder: Path) -> None:
         self._plan = plan
@@ -42,63 +58,86 @@ class Soak:
 
     async def run(self) -> Report:
         async with Proxy.opened(self._url) as proxy, AsyncMongoClient[Any](self._url) as client:
-            fleet = Fleet(self._plan, url=proxy.url, database=DATABASE, folder=self._folder)
             publishing = Publishing(AsyncMongoTransport(client, DATABASE), self._plan)
-            refusals = Refusals(client.admin, self._plan.chance("refusals"))
-            losses = Losses(proxy, self._plan.chance("losses"))
-            try:
-                await fleet.start()
-                await self._trouble(fleet, publishing, refusals, losses)
-                await fleet.end()
-            finally:
-                await fleet.kill_all()
+            scene = Scene(
+                fleet=Fleet(self._plan, url=proxy.url, database=DATABASE, folder=self._folder),
+                publishing=publishing,
+                lookout=Lookout(client[DATABASE], publishing),
+                refusals=Refusals(client.admin, self._plan.chance("refusals")),
+                losses=Losses(proxy, self._plan.chance("losses")),
+            )
+            await self._play(scene)
             later = AsyncMongoTransport[Any](client, DATABASE, clock=lambda: time.time() + HOUR)
             ending = await end(client[DATABASE], later, self._folder)
-        return self._judge(fleet, publishing, ending, _counts(fleet, publishing, refusals, losses))
+        return _report(scene, ending)
 
-    async def _trouble(
-        self, fleet: Fleet, publishing: Publishing, refusals: Refusals, losses: Losses
-    ) -> None:
-        """Let everything go wrong for the planned time, then let the publishers finish."""
-        async with asyncio.TaskGroup() as tasks:
-            troubles = [
-                tasks.create_task(trouble)
-                for trouble in (
-                    fleet.watch(),
-                    kill_now_and_then(fleet, self._plan.chance("kills")),
-                    refusals.go_on(),
-                    losses.go_on(),
-                )
-            ]
-            tasks.create_task(publishing.go_on(fleet))
+    async def _play(self, scene: Scene) -> None:
+        """Let everything go wrong, then stop all machines in the middle of their work."""
+        try:
+            await scene.fleet.start()
+            await self._work(scene)
+            await scene.fleet.end()
+            await scene.lookout.look()
+        finally:
+            await scene.fleet.kill_all()
+
+    async def _work(self, scene: Scene) -> None:
+        async with asyncio.TaskGroup() as work:
+            watch = work.create_task(scene.fleet.watch())
+            work.create_task(scene.publishing.go_on(scene.fleet))
+            await self._trouble(scene)
+            scene.idlers += await scene.fleet.idlers(PATIENCE)
+            scene.publishing.stop()
+            watch.cancel()
+
+    async def _trouble(self, scene: Scene) -> None:
+        """Let everything go wrong for the planned time."""
+        over, kills = asyncio.Event(), self._plan.chance("kills")
+        async with asyncio.TaskGroup() as troubles:
+            troubles.create_task(kill_now_and_then(scene.fleet, kills, over))
+            troubles.create_task(scene.refusals.go_on(over))
+            troubles.create_task(scene.losses.go_on(over))
+            troubles.create_task(scene.lookout.go_on(over))
             await asyncio.sleep(self._plan.seconds)
-            for trouble in troubles:
-                trouble.cancel()
-            await asyncio.wait(troubles)
-            losses.off()
-            await refusals.off()
-            publishing.stop()
+            over.set()
+        scene.losses.off()
+        await scene.refusals.off()
 
-    def _judge(
-        self, fleet: Fleet, publishing: Publishing, ending: Ending, counts: dict[str, int]
-    ) -> Report:
-        events, stray = fleet.told()
-        record = Record(
-            published=publishing.published,
-            executions=[*fleet.executions(), *ending.executions],
-            events=[*events, *ending.events],
-            dead=ending.dead,
-            stray=stray,
-        )
-        counts |= {
-            "executions": len(record.executions),
-            "dead letters": len(record.dead),
-            "drained at the end": len(ending.events) // 2,
-            "leases lost": sum(event.kind == "lease_lost" for event in events),
-            "unsettled": sum(event.kind == "unsettled" for event in events),
-        }
-        breaches = [*ending.breaches, *judge(record), *_undead(publishing, ending)]
-        return Report(counts=counts, breaches=breaches)
+
+def _report(scene: Scene, ending: Ending) -> Report:
+    record = _record(scene, ending)
+    breaches = [
+        *ending.breaches,
+        *judge(record),
+        *_undead(scene.publishing, ending),
+        *(f"I5 group {group!r} had no lock" for group in sorted(scene.lookout.unlocked)),
+        *(f"{machine} handles nothing any more" for machine in scene.idlers),
+    ]
+    return Report(counts=_counts(scene) | _outcomes(record, ending), breaches=breaches)
+
+
+def _record(scene: Scene, ending: Ending) -> Record:
+    told = scene.fleet.told()
+    return Record(
+        published=scene.publishing.published,
+        executions=[*scene.fleet.executions(), *ending.executions],
+        events=[*(event for each in told.values() for event in each.events), *ending.events],
+        dead=ending.dead,
+        stray=[f"{name}: {error}" for name, each in told.items() for error in each.stray],
+        stalls={name: each.stalls for name, each in told.items()},
+    )
+
+
+def _outcomes(record: Record, ending: Ending) -> dict[str, int]:
+    kinds = Counter(event.kind for event in record.events)
+    return {
+        "executions": len(record.executions),
+        "dead letters": len(record.dead),
+        "drained at the end": len(ending.events) // 2,
+        "leases lost": kinds["lease_lost"],
+        "unsettled": kinds["unsettled"],
+        "stalls": sum(map(len, record.stalls.values())),
+    }
 
 
 def _undead(publishing: Publishing, ending: Ending) -> list[str]:
@@ -108,13 +147,11 @@ def _undead(publishing: Publishing, ending: Ending) -> list[str]:
     ]
 
 
-def _counts(
-    fleet: Fleet, publishing: Publishing, refusals: Refusals, losses: Losses
-) -> dict[str, int]:
+def _counts(scene: Scene) -> dict[str, int]:
     return {
-        "published": len(publishing.published),
-        "publishes repeated": publishing.repeated,
-        "machines killed": fleet.killed,
-        "failpoints armed": refusals.armed,
-        "commands and replies lost": losses.struck,
+        "published": len(scene.publishing.published),
+        "publishes repeated": scene.publishing.repeated,
+        "machines killed": scene.fleet.killed,
+        "failpoints armed": scene.refusals.armed,
+        "commands and replies lost": scene.losses.struck,
     }

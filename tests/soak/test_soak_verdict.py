@@ -2,15 +2,17 @@
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from fairlane.cli.demo.check import Published
 from fairlane.cli.demo.records import Delivery, Execution
 from fairlane.worker import WorkerEvent
-from soak.ledger import Ledger, read
+from soak.fleet import Fleet
+from soak.ledger import Ledger, Stall, Told, read
 from soak.plan import Plan, Stream
+from soak.troubles import Losses, Refusals
 from soak.verdict import Record, judge, unnumbered
 
 
@@ -87,18 +89,46 @@ def test_ledger_returns_what_was_written(tmp_path: Path) -> None:
     for event in GOOD.events:
         ledger(event)
     ledger.stray("unheard")
+    ledger.stalled(Stall(1, 2))
     ledger.close()
-    assert read(tmp_path / "ledger") == (GOOD.events, ["unheard"])
+    told = Told(events=[*GOOD.events], stray=["unheard"], stalls=[Stall(1, 2)])
+    assert read(tmp_path / "ledger") == told
 
 
 def test_ledger_that_was_never_begun_is_empty(tmp_path: Path) -> None:
-    assert read(tmp_path / "ledger") == ([], [])
+    assert read(tmp_path / "ledger") == Told(events=[], stray=[], stalls=[])
 
 
-def test_same_seed_asks_for_the_same_events() -> None:
-    plan = Plan(seed=7, seconds=1.0)
-    one, other = (Stream(["a", "b", "c"], plan.chance("publisher")) for _ in range(2))
-    assert [one.next() for _ in range(50)] == [other.next() for _ in range(50)]
+@pytest.mark.parametrize(
+    ("stall", "is_blamed"),
+    [(Stall(3, 8), False), (Stall(0, 1), True), (Stall(4, 5), False), (Stall(6, 9), True)],
+)
+def test_handler_counts_until_its_process_stands_still(stall: Stall, is_blamed: bool) -> None:
+    """It runs from 1 to 6, the next one from 4 on."""
+    long = replace(executed(0, at=1), worker="stalled", ended_at=6)
+    record = replace(GOOD, executions=[long, executed(1, at=4)], stalls={"stalled": [stall]})
+    assert bool(judge(record)) is is_blamed
+
+
+def plans(seed: int) -> list[list[Any]]:
+    """Return the beginning of all that is left to chance."""
+    plan, nowhere = Plan(seed=seed, seconds=1.0), cast("Any", None)
+    sources = (
+        Stream(["a", "b", "c"], plan.chance("publisher")),
+        Fleet(plan, url="", database="", folder=Path()),
+        Refusals(nowhere, plan.chance("refusals")),
+        Losses(nowhere, plan.chance("losses")),
+    )
+    return [[source.next() for _ in range(50)] for source in sources]
+
+
+def test_same_seed_is_the_same_plan() -> None:
+    assert plans(7) == plans(7)
+
+
+def test_other_seed_is_another_plan() -> None:
+    for one, other in zip(plans(7), plans(8), strict=True):
+        assert one != other
 
 
 def test_few_groups_get_most_of_the_events() -> None:

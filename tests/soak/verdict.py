@@ -5,13 +5,14 @@ their epochs, which needs no clock: every lease of a group has a higher one than
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 from fairlane.cli.demo.check import Published, check
 from fairlane.cli.demo.records import Execution
 from fairlane.worker import WorkerEvent
+from soak.ledger import Stall
 
 __all__ = ("Place", "Record", "judge", "unnumbered")
 
@@ -31,6 +32,8 @@ class Record:
         events: what the pools told.
         dead: the events found among the dead letters.
         stray: errors that nobody heard, in any process (I6).
+        stalls: of each machine. A process that gets no processor cannot let a handler go before its
+            lease ends: what a handler does counts until then.
     """
 
     published: Sequence[Published]
@@ -38,6 +41,7 @@ class Record:
     events: Sequence[WorkerEvent]
     dead: frozenset[Place] = frozenset()
     stray: Sequence[str] = ()
+    stalls: Mapping[str, Sequence[Stall]] = field(default_factory=dict)
 
 
 def judge(record: Record) -> list[str]:
@@ -68,7 +72,9 @@ def unnumbered(record: Record) -> Record:
 
 def _handling(record: Record) -> Iterator[str]:
     """Judge the handlers as the demo does, but that a dead letter need not have been handled."""
-    executions = record.executions
+    executions = [
+        _cut_short(each, record.stalls.get(each.worker, ())) for each in record.executions
+    ]
     alive = [event for event in record.published if _place(event) not in record.dead]
     for breach in check(record.published, executions).breaches:
         if breach.kind != "lost":
@@ -76,6 +82,16 @@ def _handling(record: Record) -> Iterator[str]:
     for breach in check(alive, executions).breaches:
         if breach.kind == "lost":
             yield f"lost: {breach.detail}"
+
+
+def _cut_short(execution: Execution, stalls: Iterable[Stall]) -> Execution:
+    """Let the handler end where its process stood still, if it did."""
+    ends = [
+        max(stall.since, execution.started_at)
+        for stall in stalls
+        if stall.since < execution.ended_at and stall.until > execution.started_at
+    ]
+    return replace(execution, ended_at=min([execution.ended_at, *ends]))
 
 
 def _ghosts(record: Record) -> Iterator[str]:

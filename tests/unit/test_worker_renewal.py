@@ -323,6 +323,45 @@ def lines_on_a_blocked_loop(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [entry.message for entry in caplog.records if "loop was blocked" in entry.message]
 
 
+@pytest.mark.parametrize("fault", [Fault(before=GONE), Fault(hangs=True)])
+def test_health_is_degraded_while_a_renewal_fails(fault: Fault) -> None:
+    """With all slots taken no claim tells of the outage."""
+
+    @in_virtual_time
+    async def scenario() -> None:
+        source, record = FakeSource(), Record()
+        source.publish("g")
+        states = []
+        async with WorkerPool(
+            source, busy, concurrency=1, visibility=30, drain_timeout=0, on_event=record
+        ) as pool:
+            await record.until("claimed")
+            source.always["extend"] = fault
+            await anyio.sleep(20)
+            states.append(pool.health.state)
+            del source.always["extend"]
+            await anyio.sleep(6)
+            states.append(pool.health.state)
+        assert states == ["degraded", "ok"]
+
+    scenario()
+
+
+@in_virtual_time
+async def test_lease_lost_in_an_outage_does_not_keep_the_health_degraded() -> None:
+    source, record = FakeSource(), Record()
+    source.publish("g")
+    source.always["extend"] = Fault(before=GONE)
+
+    async with WorkerPool(source, busy, visibility=30, drain_timeout=0, on_event=record) as pool:
+        await record.until("claimed")
+        source.groups["g"].available_at = float("inf")  # nobody claims it again
+        await record.until("lease_lost")
+        state = pool.health.state
+
+    assert state == "ok"
+
+
 @pytest.mark.parametrize(("before", "after"), [(0, 0), (0, 1), (1, 0), (1, 1)])
 def test_handler_that_blocks_the_loop_is_logged_with_what_to_do(
     before: float, after: float, caplog: pytest.LogCaptureFixture

@@ -87,6 +87,16 @@ class Claimer(Generic[E]):
         logger.warning("a claim takes longer than half of visibility=%g s", visibility)
         return None
 
+    async def without_late(self, leases: list[Lease[E]], visibility: float) -> list[Lease[E]]:
+        """Return the leases that may still be handed out together; give the others back."""
+        fresh = []
+        for lease in leases:
+            if await self._is_fresh(lease, visibility):
+                fresh.append(lease)
+            else:
+                await self._give_back(lease)
+        return fresh
+
     async def _attempt(
         self,
         partition: int,

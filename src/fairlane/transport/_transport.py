@@ -256,19 +256,21 @@ class AsyncMongoTransport(Generic[E]):
     ) -> list[Lease[E]]:
         """Lease up to `n` distinct groups, as `n` calls of `claim` would.
 
-        If one of them fails or is cancelled, those leased before are given back.
+        If one of them fails or is cancelled, those leased before are given back; so are those of
+        which less than half of the visibility is left when the last one has been claimed.
         """
         checks.count("n", n)
+        seconds = checks.positive_seconds("visibility", visibility)
         leases: list[Lease[E]] = []
         try:
             while len(leases) < n and (
                 lease := await self.claim(worker_id, visibility, min_priority)
             ):
                 leases.append(lease)
+            return await self._claimer.without_late(leases, seconds)
         except BaseException:
             await self._settler.release_all(leases)
             raise
-        return leases
 
     async def ack(self, lease: Lease[E]) -> bool:
         """Settle the message: it is done and will not be delivered again.

@@ -18,9 +18,9 @@ class Health:
 
     Attributes:
         state: `starting` until the source has answered for the first time; `ok`; `degraded` while
-            claims, repairs or settlements fail, or a claim has waited for three `poll_interval`
-            and five seconds, and none was answered meanwhile; `draining` after `stop()`; `stopped`
-            before and after `run()`.
+            claims, renewals, repairs or settlements fail, or a claim has waited for three
+            `poll_interval` and five seconds, and none was answered meanwhile; `draining` after
+            `stop()`; `stopped` before and after `run()`.
         last_poll_at: when the source last answered a claim, by this machine's clock; None if never.
         last_poll_age: seconds since then.
         running: handlers at work.

@@ -10,6 +10,7 @@ from fairlane.errors import LeaseLost
 from fairlane.model import E
 from fairlane.retry import Backoff
 from fairlane.worker._cancellation import contained
+from fairlane.worker._health import Vitals
 from fairlane.worker._held import Held
 from fairlane.worker.source import Source
 
@@ -24,8 +25,10 @@ TOLERANCE = 0.1
 
 
 class Renewer(Generic[E]):
-    def __init__(self, source: Source[E]) -> None:
+    def __init__(self, source: Source[E], vitals: Vitals) -> None:
         self._source = source
+        self._vitals = vitals
+        self._failing: set[str] = set()  # tokens of leases
         self._blocked_until = 0.0
 
     async def keep(self, held: Held[E], handler: anyio.CancelScope) -> None:
@@ -47,6 +50,8 @@ class Renewer(Generic[E]):
                     "does"
                 )
                 handler.cancel()
+            finally:
+                self._end_of_trouble(held)
 
     async def _sleep_until(self, due: float, held: Held[E]) -> None:
         try:
@@ -69,26 +74,42 @@ class Renewer(Generic[E]):
 
     async def _renew(self, held: Held[E]) -> None:
         for attempt in count(1):
-            if await self._try_once(held, is_first=attempt == 1):
+            if await self._try_once(held):
+                self._end_of_trouble(held)
                 return
             await anyio.sleep(min(PAUSE.delay(attempt), held.visibility / 12))
 
-    async def _try_once(self, held: Held[E], *, is_first: bool) -> bool:
+    async def _try_once(self, held: Held[E]) -> bool:
         asked_at = anyio.current_time()
         try:
             # A reply that never comes must leave time for a second try.
-            with anyio.move_on_after(held.visibility / 6):
+            limit = held.visibility / 6
+            with anyio.move_on_after(limit):
                 lease = await contained(self._source.extend(held.lease, held.visibility))
                 held.renewed(lease, asked_at=asked_at)
                 return True
         except LeaseLost:
             raise
         except Exception as error:
-            if is_first:
-                logger.warning(
-                    "cannot renew the lease on group %r, trying on: %r",
-                    held.lease.group_id,
-                    error,
-                    extra=held.log_extra,
-                )
+            self._note_trouble(held, error)
+        else:
+            self._note_trouble(held, TimeoutError(f"no answer within {limit:g} s"))
         return False
+
+    def _note_trouble(self, held: Held[E], error: Exception) -> None:
+        """With all slots taken nothing is claimed, and only renewals can tell of an outage."""
+        if held.lease.token in self._failing:
+            return
+        self._failing.add(held.lease.token)
+        self._vitals.fail("renewing")
+        logger.warning(
+            "cannot renew the lease on group %r, trying on: %r",
+            held.lease.group_id,
+            error,
+            extra=held.log_extra,
+        )
+
+    def _end_of_trouble(self, held: Held[E]) -> None:
+        self._failing.discard(held.lease.token)
+        if not self._failing:
+            self._vitals.recover("renewing")

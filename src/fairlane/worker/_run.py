@@ -66,7 +66,7 @@ class Run(Generic[E]):
             handler,
             settings,
             owner=Owner(),
-            renewer=Renewer(source),
+            renewer=Renewer(source, vitals),
             settling=self._settling,
             vitals=vitals,
             report=report,

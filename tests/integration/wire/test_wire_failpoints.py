@@ -85,7 +85,14 @@ Case = tuple[str, int, int]
 
 
 def covering(name: str, commands: Sequence[str], setup: Setup) -> Iterator[Case]:
-    """Return one case for each command; the operations meet every code, every setup others."""
+    """Return each command with every code; where the driver repeats it with one, in turn.
+
+    Repeated a command is as good as not refused.
+    """
+    if not setup.retries:
+        for command, code in product(dict.fromkeys(commands), CODES):
+            yield command, code, 1
+        return
     first = [*OPERATIONS].index(name) + (COVERING.index(setup) if setup in COVERING else 0)
     for number, command in enumerate(dict.fromkeys(commands), first):
         yield command, CODES[number % len(CODES)], TIMES[number // len(CODES) % len(TIMES)]

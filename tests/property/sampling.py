@@ -1,0 +1,66 @@
+"""Play a scene at random: any number of faults may strike, and time passes.
+
+A failure names its seed. `FAIRLANE_SEED=<seed>` plays that one alone; `FAIRLANE_SCHEDULES=<n>`
+plays n schedules drawn at random instead of the usual ones.
+"""
+
+import os
+import random
+from collections.abc import Coroutine, Iterator
+from typing import Any
+
+from property.explorer import Scene
+from property.scenes import EXPIRY
+from property.scheduler import (
+    Actor,
+    Choose,
+    Dice,
+    Scheduler,
+    cancel,
+    cancel_after,
+    crash_after,
+    crash_before,
+    go,
+    lose_reply,
+    refuse,
+    refuse_for_good,
+)
+from property.world import VISIBILITY, Stage
+
+__all__ = ("play_at_random", "seeds")
+
+FAULTS = (crash_before, crash_after, refuse, refuse_for_good, lose_reply, cancel, cancel_after)
+FATES = (go,) * 70 + FAULTS
+STEPS_OF_TIME = (0.5, 6.0, VISIBILITY - 1.0, EXPIRY)
+
+
+def seeds(usual: int) -> Iterator[int]:
+    """Yield the usual seeds, always the same, or those that the environment asks for."""
+    if seed := os.environ.get("FAIRLANE_SEED"):
+        yield int(seed)
+    elif number := os.environ.get("FAIRLANE_SCHEDULES"):
+        yield from (random.randrange(2**32) for _ in range(int(number)))
+    else:
+        yield from range(usual)
+
+
+async def play_at_random(stage: Stage, scene: Scene, seed: int) -> None:
+    """Play one schedule of the scene; raise what the judge finds, with the seed and the turns."""
+    world = await stage.fresh()
+
+    def pass_time(choose: Choose) -> None:
+        if not choose(25):
+            world.clock.advance(STEPS_OF_TIME[choose(len(STEPS_OF_TIME))])
+
+    scheduler = Scheduler(Dice(seed), fates=FATES, interlude=pass_time)
+    programs: dict[Actor, Coroutine[Any, Any, object]] = {}
+    for name, program in (await scene(world)).items():
+        actor = Actor(name)
+        programs[actor] = program(actor, await world.join(scheduler.conduct(actor)))
+    try:
+        await scheduler.run(programs)
+        await world.expect_stats_agree()
+        await world.check(full_repair=True)
+    except Exception as error:
+        error.add_note("\n".join((f"FAIRLANE_SEED={seed}", *scheduler.trace, *world.log.lines)))
+        raise
