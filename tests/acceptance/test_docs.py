@@ -74,6 +74,7 @@ RUNS = {
     "dead_letters.py": Run(prints=("1 the total is missing 1", "moved back: 1")),
     "visibility.py": Run(prints=("page 0 done", "page 1 done", "page 2 done")),
     "indexes.py": Run(prints=("published 1",)),
+    "partitions.py": Run(prints=("claimed order-42",)),
     "fencing.py": Run(prints=("worker-2 writes: True", "worker-1 writes: False")),
     "testing_your_code.py": Run(prints=("1 passed",), by_pytest=True),
     "manual_clock.py": Run(prints=("1 passed",), by_pytest=True),
