@@ -146,7 +146,8 @@ async def test_storage_reference_names_every_stored_field(
 
 def test_storage_reference_names_every_index() -> None:
     page = (DOCS / "reference" / "storage.md").read_text()
-    indexes = (*schema.MESSAGE_INDEXES, *schema.LOCK_INDEXES, *schema.DEAD_INDEXES)
+    locks = (*schema.LOCK_INDEXES, schema.TOKEN_INDEX)
+    indexes = (*schema.MESSAGE_INDEXES, *locks, *schema.DEAD_INDEXES)
     keys = [
         ", ".join(f"{field}: {direction}" for field, direction in index.document["key"].items())
         for index in indexes

@@ -372,6 +372,21 @@ async def test_publish_through_the_same_transport_wakes_an_idle_pool(
         await record.until("acked")
 
 
+async def test_group_that_no_claim_finds_is_put_right_by_an_idle_pool(
+    transport: Transport,
+    make_pool: MakePool,
+    record: Record,
+    database: Any,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("fairlane.worker._run.RECONCILE_SECONDS", 0.1)
+    await transport.publish("g", 1)
+    await database["fairlane_locks"].update_one({}, {"$set": {"partition": 7}})
+
+    async with make_pool(handled):
+        await record.until("acked")
+
+
 async def test_message_without_a_lock_is_repaired_by_an_idle_pool(
     transport: Transport,
     make_pool: MakePool,

@@ -38,6 +38,12 @@ WANTED = {
 }
 
 
+@pytest.fixture
+def way() -> dict[str, Any]:
+    """Named, as the indexes of a transport are; sorted updates have one of their own."""
+    return {"strategy": "find_one_and_update"}
+
+
 async def indexes(database: Any) -> dict[str, list[dict[str, Any]]]:
     """Return the definitions of all indexes but those on `_id`, without names, in order of keys."""
     found = {}
@@ -84,7 +90,8 @@ import asyncio, sys
 from fairlane import AsyncMongoTransport
 
 async def main(url, db_name, driver):
-    async with AsyncMongoTransport.from_url(url, db_name, driver=driver) as transport:
+    options = {"driver": driver, "strategy": "find_one_and_update"}
+    async with AsyncMongoTransport.from_url(url, db_name, **options) as transport:
         print(await transport.publish("g", 1))
 
 asyncio.run(main(*sys.argv[1:]))
