@@ -18,6 +18,8 @@ __all__ = ("Pools", "Record", "in_virtual_time", "now", "stepwise", "ticks")
 Transport = AsyncMongoTransport[Any]
 
 STEPS = 3
+LONG = 1_000.0
+"""Seconds, of virtual time."""
 
 
 async def stepwise(_: Step, call: Call) -> Any:
@@ -51,6 +53,11 @@ class Pools:
     ) -> WorkerPool[Any]:
         transport = await self.transport(conduct)
         return WorkerPool(transport, handler, **{"on_event": self.record, **options})
+
+    async def until(self, kind: str, times: int = 1) -> None:
+        """Wait for an event of a pool, but not for ever: waiting takes no time here."""
+        async with asyncio.timeout(LONG):
+            await self.record.until(kind, times)
 
     async def locks(self) -> list[dict[str, Any]]:
         return await documents(await self.transport(), "locks")

@@ -81,14 +81,14 @@ async def claiming(pools: Pools) -> tuple[WorkerPool[Any], asyncio.Task[None]]:
 
 async def handling(pools: Pools) -> tuple[WorkerPool[Any], asyncio.Task[None]]:
     found = await started(pools, messages=GROUPS * 12)
-    await pools.record.until("claimed")
+    await pools.until("claimed")
     return found
 
 
 async def renewing(pools: Pools) -> tuple[WorkerPool[Any], asyncio.Task[None]]:
     watch = Watch("locks.update_one")
     found = await started(pools, busy, watch, messages=GROUPS)
-    await pools.record.until("claimed", times=GROUPS)
+    await pools.until("claimed", times=GROUPS)
     await watch.met.wait()
     return found
 

@@ -7,6 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
+import pytest
 from pymongo.errors import OperationFailure
 
 from property.pools import ticks
@@ -78,6 +79,7 @@ class Run:
         await self.world.check()
 
 
+@pytest.mark.timeout(180)
 async def test_two_publishers_and_four_workers_lose_and_repeat_none_of_5000_messages() -> None:
     """Fault 1."""
     run = Run(await MemoryStage(is_recent=True).fresh())

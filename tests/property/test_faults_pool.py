@@ -60,10 +60,10 @@ async def test_handler_that_outlives_its_lease_is_told_once_and_the_next_worker_
     late, next_one = Handler(0.5), Handler(0.0)
     pool = await pools.pool(late, unanswered_updates, visibility=0.2, drain_timeout=60)
     async with pool:
-        await pools.record.until("claimed")
+        await pools.until("claimed")
         pool.stop()
         async with await pools.pool(next_one, visibility=0.2, poll_interval=0.05):
-            await pools.record.until("acked")
+            await pools.until("acked")
 
     assert pools.record.kinds == ["claimed", "lease_lost", "claimed", "acked"]
     assert (late.starts, late.ends, next_one.starts) == (1, 0, 1)
@@ -86,7 +86,7 @@ def test_healthy_long_handler_runs_once_among_three_workers_that_repair_all_the_
             await pools.pool(handler, **options),
             await pools.pool(handler, **options),
         ):
-            await pools.record.until("acked")
+            await pools.until("acked")
         assert handler.starts == 1
         assert pools.record.kinds == ["claimed", "acked"]
 
@@ -153,7 +153,7 @@ def test_background_loop_survives_errors_of_the_server(
             failing = Failing(transport, verb, ERRORS[error])
             await transport.publish("g", 1)
             states = await _states_during(failing, pool)
-            await pools.record.until("dead_lettered" if verb == "dead_letter" else "acked")
+            await pools.until("dead_lettered" if verb == "dead_letter" else "acked")
             states.append(pool.health.state)
         assert (set(states[:-1]), states[-1]) == ({"degraded"}, "ok")
         assert 0.0 < sum(failing.pauses[:3]) < sum(failing.pauses[-3:])
@@ -189,12 +189,12 @@ async def test_handler_whose_lease_is_lost_is_cancelled_within_a_renewal() -> No
             cancelled_at.append(now())
 
     async with await pools.pool(handle, visibility=30.0, concurrency=1):
-        await pools.record.until("claimed")
+        await pools.until("claimed")
         await anyio.sleep(4.0)
         (lock,) = await pools.locks()
         await _taken_over(transport, lock)
         lost_at = now()
-        await pools.record.until("lease_lost")
+        await pools.until("lease_lost")
 
     assert 0.0 < cancelled_at[0] - lost_at < 10.0
     assert pools.record.kinds == ["claimed", "lease_lost"]

@@ -133,11 +133,12 @@ class Fleet:
         return sum(machine.handled for machine in (*self._gone, *self._working))
 
     async def start(self) -> None:
-        for _ in range(self._plan.machines):
-            await self._add()
+        async with asyncio.TaskGroup() as starts:
+            for _ in range(self._plan.machines):
+                starts.create_task(self._add(self.next()))
 
-    async def _add(self) -> None:
-        machine = Machine(self.next())
+    async def _add(self, plan: MachinePlan) -> None:
+        machine = Machine(plan)
         self._working.append(machine)
         await machine.start()
 
@@ -164,7 +165,7 @@ class Fleet:
         self._gone.append(victim)
         await victim.kill()
         self.killed += 1
-        await self._add()
+        await self._add(self.next())
 
     async def watch(self) -> None:
         """Keep count of what is handled, for ever."""
