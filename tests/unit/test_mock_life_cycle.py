@@ -37,7 +37,7 @@ async def test_publish_claim_ack(transport: Transport, claim: Claim) -> None:
 
 
 async def test_groups_of_all_partitions_are_found_and_put_right(clock: ManualClock) -> None:
-    client = AsyncMongoMockClient()
+    client: Any = AsyncMongoMockClient()
     transport: Transport = AsyncMongoTransport(client, clock=clock, partitions=4)
     await transport.publish_many([(f"g{n}", n) for n in range(12)])
     locks = client["fairlane"]["fairlane_locks"]
