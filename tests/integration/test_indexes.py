@@ -24,7 +24,7 @@ WANTED = {
         {
             "key": {"message_id": 1},
             "unique": True,
-            "partialFilterExpression": {"message_id": {"$type": "string"}},
+            "partialFilterExpression": {"message_id": {"$gte": ""}},
         },
     ],
     "fairlane_locks": [

@@ -11,6 +11,7 @@ from pymongo.errors import AutoReconnect, NotPrimaryError, OperationFailure
 from fairlane import ConfigurationError
 from fairlane.driver import Document
 from fairlane.lease.strategy import STRATEGIES, Leaser, Strategy, checked_strategy
+from fairlane.schema import STRINGS
 
 TOKEN_INDEX = {"name": "token_1", "key": SON([("token", 1)]), "unique": True}
 CLAIM_INDEX = {"name": "claim", "key": SON([("partition", 1), ("token", 1)])}
@@ -93,6 +94,18 @@ SERVERS: dict[str, tuple[Server, str]] = {
     "one wire version too old": (Server(wire_version=24), "find_one_and_update"),
     "newer": (Server(wire_version=27), "update_one"),
     "without the index": (Server(indexes_there=[CLAIM_INDEX]), "find_one_and_update"),
+    "with an index whose planner would not see that it fits": (
+        Server(
+            indexes_there=[
+                {**TOKEN_INDEX, "partialFilterExpression": {"token": {"$type": "string"}}}
+            ]
+        ),
+        "find_one_and_update",
+    ),
+    "with the index of the design": (
+        Server(indexes_there=[{**TOKEN_INDEX, "partialFilterExpression": {"token": STRINGS}}]),
+        "update_one",
+    ),
     "without any index": (Server(indexes_there=[]), "find_one_and_update"),
     "SecantusDB": (Server(is_atomic=False, wire_version=27), "find_one_and_update"),
     "indexes not to be seen": (

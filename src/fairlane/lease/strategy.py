@@ -10,7 +10,7 @@ from fairlane.clock import Clock, uptime
 from fairlane.driver import UNAUTHORIZED, Collection, Document, Driver, Sort
 from fairlane.errors import ConfigurationError, describe
 from fairlane.lease import commands
-from fairlane.schema import TOKEN_KEYS, same_keys
+from fairlane.schema import STRINGS, TOKEN_KEYS, same_keys
 
 __all__ = ("STRATEGIES", "Leaser", "ReadBack", "Strategy", "checked_strategy")
 
@@ -80,7 +80,7 @@ class Leaser:
         try:
             is_best = await self._is_sorted_update_good() and await _has_token_index(collection)
         except PyMongoError as error:
-            logger.warning("cannot tell yet how to claim best: %s", describe(error, 300))
+            logger.info("cannot tell yet how to claim best: %s", describe(error, 300))
             return
         self._chosen = UPDATE if is_best else FIND
 
@@ -163,4 +163,8 @@ async def _has_token_index(collection: Collection) -> bool:
         if error.code != UNAUTHORIZED:
             raise
         return False
-    return any(same_keys(index, TOKEN_KEYS) for index in indexes)
+    return any(
+        same_keys(index, TOKEN_KEYS)
+        and index.get("partialFilterExpression") in (None, {"token": STRINGS})
+        for index in indexes
+    )
