@@ -1,4 +1,4 @@
-"""Groups in several partitions: all are found, in whatever partition they are."""
+"""Groups in several partitions: all are found, in whatever partition they are (56 and 58)."""
 
 import asyncio
 from collections import Counter
@@ -48,6 +48,7 @@ async def drained(transport: Transport) -> dict[str, list[Any]]:
 
 
 async def test_every_group_is_found_in_its_order(transport: Transport, database: Any) -> None:
+    """Statements 1 and 56."""
     await publish_all(transport, 3)
     assert await placed(database) == right(4)
     assert set(right(4).values()) == {0, 1, 2, 3}
@@ -66,6 +67,7 @@ async def test_no_group_is_claimed_twice_by_two_transports(make_transport: MakeT
 async def test_claim_finds_the_only_due_group_wherever_it_is(
     make_transport: MakeTransport, partitions: int
 ) -> None:
+    """Statement 56."""
     transport = make_transport(partitions=partitions)
     for group in GROUPS[:12]:
         await transport.publish(group, group)
@@ -174,6 +176,7 @@ WRITERS = [
 async def test_whoever_writes_a_lock_puts_it_into_its_partition(
     transport: Transport, database: Any, clock: ManualClock, write: Any
 ) -> None:
+    """Statement 56."""
     await write(transport, database, clock)
     assert await placed(database) == right(4)
 
@@ -224,6 +227,7 @@ WRONG = [4, -1, 2.5, "2", None, [], [9], {"a": 1}, True, float("nan"), float("in
 async def test_group_with_a_wrong_partition_is_claimable_after_a_reconciliation(
     transport: Transport, database: Any, claim: Claim, partition: Any
 ) -> None:
+    """Statement 58."""
     await transport.publish("g", 1)
     await database["fairlane_locks"].update_one({}, {"$set": {"partition": partition}})
     assert await transport.claim("w") is None
@@ -246,6 +250,7 @@ async def test_group_that_claims_find_is_left_where_it_is(
 async def test_live_lease_is_moved_when_it_has_ended(
     transport: Transport, database: Any, claim: Claim, clock: ManualClock
 ) -> None:
+    """Statement 58."""
     await transport.publish("g", 1)
     lease = await claim(visibility=30)
     await database["fairlane_locks"].update_one({}, {"$set": {"partition": 9}})

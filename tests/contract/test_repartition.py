@@ -81,7 +81,7 @@ async def test_new_number_is_that_of_groups_after_a_minute(
 async def test_program_that_runs_finds_every_group_at_any_time(
     make_program: MakeTransport, clock: ManualClock, before: int, after: int, later: float
 ) -> None:
-    """Its settings are of the time before the change, as long as it does not look again."""
+    """Statement 57: its settings are of before the change, as long as it does not look again."""
     worker, publisher = make_program(partitions=before), make_program()
     await worker.stats()
     await publisher.repartition(after)
@@ -252,7 +252,7 @@ async def test_bad_number_is_refused_before_anything_is_written(
 async def test_work_goes_on_through_a_change(
     make_program: MakeTransport, clock: ManualClock
 ) -> None:
-    """Publishers, workers and a reconciler with settings of different age; in order, and once."""
+    """Statement 57: publishers, workers and a reconciler whose settings are of different age."""
     programs = [make_program(partitions=3), *(make_program() for _ in range(2))]
     await programs[0].stats()
     delivered: dict[str, list[int]] = {}

@@ -39,7 +39,7 @@ async def test_named_strategy_is_the_one_in_use(transport: Transport, way: dict[
 async def test_life_of_a_message_takes_six_commands(
     transport: Transport, claim: Claim, command_log: Any, leases_by_update: bool
 ) -> None:
-    """Statement 54: what an update leases is read back together with its group's front."""
+    """Statements 54 and 59: an update's lease is read back together with its group's front."""
     await transport.stats()
     if not transport._store.driver.has_cross_collection_bulk:
         pytest.skip("the server has no bulkWrite over collections (MongoDB 8.0)")
@@ -193,7 +193,7 @@ async def test_auto_is_known_when_the_transport_is_open(auto: Transport) -> None
 async def test_auto_never_updates_in_order_on_a_server_that_is_known_to_do_it_wrong(
     auto: Transport, database: Any
 ) -> None:
-    """SecantusDB says that it is MongoDB 8.0, and here everything else is there as well."""
+    """Statement 59: SecantusDB says that it is MongoDB 8.0, and here it has all that it takes."""
     build = await database.client.get_database("admin").command("buildInfo")
     if "secantusVersion" not in build:
         pytest.skip("the server is not SecantusDB")

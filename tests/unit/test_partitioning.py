@@ -32,6 +32,23 @@ def test_settings_are_stored_as_they_are_read() -> None:
     assert set(changed.document()) == {field.name for field in dataclasses.fields(Partitioning)}
 
 
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"partitions": 0},
+        {"partitions": "4"},
+        {"former": None},
+        {"span": 2.0},
+        {"switch_at": "soon"},
+        {"switch_at": float("nan")},
+    ],
+    ids=str,
+)
+def test_settings_that_make_no_sense_are_refused(wrong: dict[str, Any]) -> None:
+    with pytest.raises(ConfigurationError, match="the stored"):
+        Partitioning.stored({"partitions": 4, **wrong})
+
+
 @pytest.mark.parametrize(("before", "after"), [(1, 8), (8, 1), (3, 4)])
 def test_change_takes_effect_when_every_program_knows_of_it(before: int, after: int) -> None:
     changed = of(before).changed(after, now=NOW)

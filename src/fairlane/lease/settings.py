@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from fairlane.checks import seconds
 from fairlane.driver import Collection, Document
 from fairlane.errors import ConfigurationError
 
@@ -41,13 +42,16 @@ class Partitioning:
 
     @classmethod
     def stored(cls, document: Mapping[str, Any]) -> "Partitioning":
-        """Read the settings document; what it does not say follows from the number."""
+        """Read the settings document; what it does not say follows from the number.
+
+        Raises `ConfigurationError` if somebody else has written what makes no sense.
+        """
         number = partition_count("the stored number of partitions", document.get("partitions", 1))
         return cls(
             partitions=number,
-            former=document.get("former", number),
-            switch_at=document.get("switch_at", 0.0),
-            span=document.get("span", number),
+            former=partition_count("the stored former number", document.get("former", number)),
+            switch_at=seconds("the stored switch_at", document.get("switch_at", 0.0)),
+            span=partition_count("the stored span", document.get("span", number)),
         )
 
     def placing(self, now: float) -> int:
