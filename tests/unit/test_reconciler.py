@@ -134,6 +134,7 @@ async def test_live_lease_is_never_moved(
 
 MEANWHILE: dict[str, Document] = {
     "claim": {"token": "w:1", "available_at": NOW + 30},
+    "claim by a clock that went back": {"token": "w:1"},
     "settlement": {"available_at": NOW - 1},
     "other reconciler": {"partition": 1},
 }
