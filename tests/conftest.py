@@ -126,11 +126,19 @@ def clock() -> ManualClock:
 
 
 @pytest.fixture
-def make_transport(client: Any, db_name: str, clock: ManualClock) -> MakeTransport:
+def way() -> dict[str, Any]:
+    """How transports claim, as options; modules whose rules hold for several ways override it."""
+    return {}
+
+
+@pytest.fixture
+def make_transport(
+    client: Any, db_name: str, clock: ManualClock, way: dict[str, Any]
+) -> MakeTransport:
     """Return a factory of transports on the test's database; they share its clock by default."""
 
     def make(**options: Any) -> Transport:
-        return AsyncMongoTransport(client, db_name, **{"clock": clock, **options})
+        return AsyncMongoTransport(client, db_name, **{"clock": clock, **way, **options})
 
     return make
 

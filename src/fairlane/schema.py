@@ -19,9 +19,13 @@ __all__ = (
     "EPOCH_STEP",
     "LOCK_INDEXES",
     "MESSAGE_INDEXES",
+    "STRINGS",
+    "TOKEN_INDEX",
+    "TOKEN_KEYS",
     "db_name",
     "dead_letter",
     "definition",
+    "floor_id",
     "message",
     "partition_of",
     "prefix",
@@ -33,18 +37,28 @@ __all__ = (
 EPOCH_STEP = 2**20
 """A life of a group may hand out this many leases before its epochs meet those of the next."""
 
+FLOORS = 1_024
+"""Groups share floors, so that these stay few; sharing makes epochs skip numbers, no more."""
+
+STRINGS = {"$gte": ""}
+"""Every string and nothing else. That `{"token": "abc"}` is one of `{"$type": "string"}` is more
+than MongoDB's planner sees: it would not use the index."""
+
 MESSAGE_INDEXES = (
     IndexModel([("group_id", 1), ("_id", 1)]),
     IndexModel(
         [("message_id", 1)],
         unique=True,
-        partialFilterExpression={"message_id": {"$type": "string"}},
+        partialFilterExpression={"message_id": STRINGS},
     ),
 )
 LOCK_INDEXES = (
     IndexModel([("partition", 1), ("priority", -1), ("available_at", 1)]),
     IndexModel([("dead.seq", 1)], partialFilterExpression={"dead.seq": {"$exists": True}}),
 )
+TOKEN_KEYS = (("token", 1),)
+TOKEN_INDEX = IndexModel(list(TOKEN_KEYS), unique=True, partialFilterExpression={"token": STRINGS})
+"""Of locks, where a lease is read back by its token; elsewhere it would only cost writes."""
 DEAD_INDEXES = (
     IndexModel([("group_id", 1), ("_id", 1)]),
     IndexModel([("rising", 1)], partialFilterExpression={"rising": {"$exists": True}}),
@@ -80,6 +94,11 @@ def prefix(value: object) -> str:
 
 def partition_of(group_id: str, partitions: int) -> int:
     return crc32(group_id.encode()) % partitions
+
+
+def floor_id(group_id: str) -> str:
+    """Return which counter is the floor of this group's epochs."""
+    return f"epoch:{crc32(group_id.encode()) % FLOORS}"
 
 
 def message(

@@ -74,6 +74,7 @@ RUNS = {
     "dead_letters.py": Run(prints=("1 the total is missing 1", "moved back: 1")),
     "visibility.py": Run(prints=("page 0 done", "page 1 done", "page 2 done")),
     "indexes.py": Run(prints=("published 1",)),
+    "partitions.py": Run(prints=("claimed order-42",)),
     "fencing.py": Run(prints=("worker-2 writes: True", "worker-1 writes: False")),
     "testing_your_code.py": Run(prints=("1 passed",), by_pytest=True),
     "manual_clock.py": Run(prints=("1 passed",), by_pytest=True),
@@ -145,7 +146,8 @@ async def test_storage_reference_names_every_stored_field(
 
 def test_storage_reference_names_every_index() -> None:
     page = (DOCS / "reference" / "storage.md").read_text()
-    indexes = (*schema.MESSAGE_INDEXES, *schema.LOCK_INDEXES, *schema.DEAD_INDEXES)
+    locks = (*schema.LOCK_INDEXES, schema.TOKEN_INDEX)
+    indexes = (*schema.MESSAGE_INDEXES, *locks, *schema.DEAD_INDEXES)
     keys = [
         ", ".join(f"{field}: {direction}" for field, direction in index.document["key"].items())
         for index in indexes

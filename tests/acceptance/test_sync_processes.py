@@ -24,6 +24,7 @@ from pymongo.monitoring import CommandListener
 from fairlane import AsyncMongoTransport, FairlaneError, MongoTransport
 
 url, db_name, driver = sys.argv[1:]
+strategy = "find_one_and_update"  # whose command is waited for
 claims = threading.Event()
 
 
@@ -45,7 +46,8 @@ def exit_status(pid):
 
 
 def opened(**options):
-    return MongoTransport.from_url(url, db_name, driver=driver, appName=db_name, **options)
+    ours = {"driver": driver, "appName": db_name, "strategy": strategy}
+    return MongoTransport.from_url(url, db_name, **ours, **options)
 
 
 transport = opened(event_listeners=[Listener()])
@@ -302,7 +304,7 @@ async def factory():
     if os.getpid() == parent:
         begun.set()
         await asyncio.to_thread(may_open.wait)
-    return AsyncMongoTransport.from_url(url, db_name, driver=driver)
+    return AsyncMongoTransport.from_url(url, db_name, driver=driver, strategy=strategy)
 
 shared = MongoTransport(factory)
 opener = threading.Thread(target=shared.stats)

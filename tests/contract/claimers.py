@@ -1,7 +1,8 @@
 """A worker process of `test_races_multi.py`: coroutine claimers that journal what they held.
 
-`python claimers.py URL DB DRIVER NAME KIND`: a KIND of `drain` acks until nothing is left, `hold`
-claims once each and keeps the lease. It says `ready`, waits for a line, and prints one JSON list.
+`python claimers.py URL DB DRIVER NAME KIND STRATEGY`: a KIND of `drain` acks until nothing is left,
+`hold` claims once each and keeps the lease. It says `ready`, waits for a line, and prints one JSON
+list.
 """
 
 import asyncio
@@ -11,6 +12,7 @@ import time
 from typing import Any
 
 from fairlane import AsyncMongoTransport, Lease
+from fairlane.lease.strategy import Strategy, checked_strategy
 
 CLAIMERS = 8
 
@@ -39,10 +41,14 @@ async def hold(transport: Transport, name: str, journal: Journal) -> None:
         journal.append({"group": lease.group_id})
 
 
-async def main(url: str, db_name: str, driver: str, name: str, kind: str) -> None:
+async def main(
+    url: str, db_name: str, driver: str, name: str, kind: str, *, strategy: Strategy
+) -> None:
     work = {"drain": drain, "hold": hold}[kind]
     journal: Journal = []
-    async with AsyncMongoTransport[Any].from_url(url, db_name, driver=driver) as transport:
+    async with AsyncMongoTransport[Any].from_url(
+        url, db_name, driver=driver, strategy=strategy
+    ) as transport:
         print("ready", flush=True)  # noqa: T201
         await asyncio.to_thread(sys.stdin.readline)
         async with asyncio.TaskGroup() as claimers:
@@ -52,4 +58,5 @@ async def main(url: str, db_name: str, driver: str, name: str, kind: str) -> Non
 
 
 if __name__ == "__main__":
-    asyncio.run(main(*sys.argv[1:]))
+    *arguments, chosen = sys.argv[1:]
+    asyncio.run(main(*arguments, strategy=checked_strategy(chosen)))

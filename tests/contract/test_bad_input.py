@@ -273,8 +273,8 @@ async def test_peek_refuses_a_limit_that_is_no_positive_int(
         ("db_name", ["", "a.b", "a b", "a/b", "a\\b", 'a"b', "a$b", "a\0b", "x" * 64, None, 1]),
         ("prefix", ["", "$p", "a$b", "a\0b", ".p", "system.p", "x" * 500, None, 1, "\ud800"]),
         ("clock", [1, "now", 1_000.0]),
-        ("partitions", [0, -1, 2, True, "1", 1.5]),
-        ("strategy", ["", "fastest", None, "update_one"]),
+        ("partitions", [0, -1, 1_025, True, "1", 1.5]),
+        ("strategy", ["", "fastest", None, ["auto"]]),
         ("new_group_credit", [-1, math.nan, -math.inf, "60", None, True]),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
@@ -412,10 +412,11 @@ async def test_options_of_the_client_change_nothing(
     assert (await transport.repair()).repaired == 0
 
 
-async def test_other_partitions_than_the_stored_ones_are_refused(
-    transport: Transport, database: Any, make_transport: MakeTransport
+@pytest.mark.parametrize("stored", [0, -1, 1.5, "4", None, 1_025])
+async def test_stored_partitions_that_make_no_sense_are_refused(
+    transport: Transport, database: Any, stored: Any
 ) -> None:
-    await database["fairlane_counters"].insert_one({"_id": "settings", "partitions": 4})
-    with pytest.raises(ConfigurationError, match="partitions=4"):
+    await database["fairlane_counters"].insert_one({"_id": "settings", "partitions": stored})
+    with pytest.raises(ConfigurationError, match="stored number of partitions"):
         await transport.publish("g", 1)
     assert await database["fairlane_messages"].count_documents({}) == 0

@@ -13,6 +13,12 @@ Claim = Callable[..., Awaitable[Lease[Any]]]
 
 
 @pytest.fixture
+def way() -> dict[str, Any]:
+    """Named, as the commands of a claim are named here; on MongoDB 8.0 it would be another one."""
+    return {"strategy": "find_one_and_update"}
+
+
+@pytest.fixture
 async def opened(transport: Transport, command_log: Any) -> Transport:
     """A transport that has learnt the server, the settings and the indexes."""
     await transport.stats()

@@ -26,6 +26,12 @@ REFUSED_BY_SERVER = 8_000
 
 
 @pytest.fixture
+def way() -> dict[str, Any]:
+    """Named, as the commands of a claim are named here; on MongoDB 8.0 it would be another one."""
+    return {"strategy": "find_one_and_update"}
+
+
+@pytest.fixture
 def open_url(fairlane_url: str, db_name: str, driver: str, connect: Open) -> Open:
     """Return `from_url` for the test's database, which is dropped, and the driver under test."""
     connect()

@@ -16,6 +16,12 @@ Transport = AsyncMongoTransport[Any]
 Claim = Callable[..., Any]
 
 
+@pytest.fixture(params=[{}, {"partitions": 3}], ids=str)
+def way(request: pytest.FixtureRequest) -> dict[str, Any]:
+    options: dict[str, Any] = request.param
+    return options
+
+
 async def drained(transport: Transport) -> list[Lease[Any]]:
     """Claim and ack until nothing is due."""
     leases = []
@@ -139,6 +145,7 @@ async def test_thirteen_ready_groups_are_each_served_once(
     assert await transport.claim("w") is None
 
 
+@pytest.mark.parametrize("way", [{}], indirect=True, ids=["one partition"])  # turns are exact there
 async def test_thirteen_groups_with_backlog_are_served_in_turns(
     transport: Transport, clock: ManualClock, claim: Claim
 ) -> None:

@@ -20,6 +20,15 @@ GROUPS, MESSAGES = 4, 5
 EVERYTHING = {f"g{group}": list(range(MESSAGES)) for group in range(GROUPS)}
 
 
+SORTED_UPDATES = {"partitions": 3, "strategy": "update_one"}
+
+
+@pytest.fixture(params=[{}, {"partitions": 3}, SORTED_UPDATES], ids=str)
+def way(request: pytest.FixtureRequest) -> dict[str, Any]:
+    options: dict[str, Any] = request.param
+    return options
+
+
 async def publish_everything(transport: Transport) -> None:
     await transport.publish_many(
         [(group, event) for event in range(MESSAGES) for group in EVERYTHING]
@@ -144,7 +153,9 @@ Journals = Callable[[str], Awaitable[list[Any]]]
 
 
 @pytest.fixture
-async def journals(fairlane_url: str, db_name: str, driver: str) -> AsyncIterator[Journals]:
+async def journals(
+    fairlane_url: str, db_name: str, driver: str, way: dict[str, Any]
+) -> AsyncIterator[Journals]:
     """Return what runs three worker processes at the same time, and merges their journals."""
     programs: list[asyncio.subprocess.Process] = []
 
@@ -153,6 +164,7 @@ async def journals(fairlane_url: str, db_name: str, driver: str) -> AsyncIterato
         for name in ("p0", "p1", "p2"):
             program = await asyncio.create_subprocess_exec(
                 *(sys.executable, script, fairlane_url, db_name, driver, name, kind),
+                way.get("strategy", "auto"),
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
             )

@@ -25,6 +25,12 @@ SETTLEMENTS: dict[str, Settle] = {
 }
 
 
+@pytest.fixture(params=[{}, {"partitions": 3}], ids=str)
+def way(request: pytest.FixtureRequest) -> dict[str, Any]:
+    options: dict[str, Any] = request.param
+    return options
+
+
 @pytest.fixture(params=sorted(SETTLEMENTS))
 def settle(request: pytest.FixtureRequest) -> Settle:
     return SETTLEMENTS[request.param]

@@ -152,11 +152,23 @@ def test_rest_of_the_verbs_answer(blocking: Blocking) -> None:
     assert [message.event for message in blocking.peek("g")] == [1]
     assert blocking.stats().messages == 1
     assert blocking.repair() == blocking.repair(full=True)
-    assert blocking.strategy == "find_one_and_update"
+    assert blocking.strategy in ("find_one_and_update", "update_one")
+    assert blocking.reconcile() == 0
     blocking.clear()
     assert blocking.stats().messages == 0
     blocking.drop()
     assert blocking.publish("g", 1) == 1
+
+
+def test_partitions_are_those_of_the_asynchronous_transport(make: Make) -> None:
+    blocking = make(partitions=4)
+    blocking.publish_many([(f"g{n}", n) for n in range(20)])
+    with pytest.raises(ConfigurationError, match="partitions=4"):
+        make(partitions=8)
+    leases = make().claim_many("w1", 30)
+    assert sorted(lease.event for lease in leases) == list(range(20))
+    blocking.repartition(8)
+    assert make(partitions=8).claim("w2") is None
 
 
 def test_bad_payload_is_refused_as_by_the_asynchronous_transport(blocking: Blocking) -> None:

@@ -19,6 +19,12 @@ SOON = Backoff(base=0.05, jitter=0.0)
 LONG = 30.0
 
 
+@pytest.fixture
+def way() -> dict[str, Any]:
+    """Named, as the commands of a claim are named here; on MongoDB 8.0 it would be another one."""
+    return {"strategy": "find_one_and_update"}
+
+
 class Record:
     """Listens to a pool, and lets a test wait for what happens."""
 
@@ -363,6 +369,21 @@ async def test_publish_through_the_same_transport_wakes_an_idle_pool(
             while pool.health.state == "starting":  # noqa: ASYNC110
                 await asyncio.sleep(0)
         await transport.publish("g", 1)
+        await record.until("acked")
+
+
+async def test_group_that_no_claim_finds_is_put_right_by_an_idle_pool(
+    transport: Transport,
+    make_pool: MakePool,
+    record: Record,
+    database: Any,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("fairlane.worker._run.RECONCILE_SECONDS", 0.1)
+    await transport.publish("g", 1)
+    await database["fairlane_locks"].update_one({}, {"$set": {"partition": 7}})
+
+    async with make_pool(handled):
         await record.until("acked")
 
 

@@ -318,7 +318,7 @@ def twins(client: Client, plain_client: Client) -> tuple[Things, Things]:
     repaired, plain = client.app.twins, plain_client.app.twins
     for keys in INDEXES:
         repaired.create_index(keys)
-    repaired.create_index([("b", ASCENDING)], partialFilterExpression={"b": {"$type": "string"}})
+    repaired.create_index([("b", ASCENDING)], partialFilterExpression={"b": {"$gte": ""}})
     for twin in (repaired, plain):
         twin.insert_many(documents)
     return repaired, plain
@@ -381,7 +381,7 @@ def few_and_many(client: Client) -> tuple[Database[Document], Database[Document]
         database = client[name]
         database.locks.create_index(CLAIM_INDEX)
         database.locks.create_index(
-            "token", unique=True, partialFilterExpression={"token": {"$type": "string"}}
+            "token", unique=True, partialFilterExpression={"token": {"$gte": ""}}
         )
         database.messages.create_index([("group_id", ASCENDING), ("_id", ASCENDING)])
         database.locks.insert_many(lock(number, size) for number in range(size))

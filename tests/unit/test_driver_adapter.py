@@ -109,6 +109,34 @@ def test_unacknowledged_writes_are_refused() -> None:
         _at_least_majority(WriteConcern(w=0))
 
 
+class Admin:
+    """A client whose server answers `buildInfo` so."""
+
+    codec_options = write_concern = None
+
+    def __init__(self, **build: Any) -> None:
+        self._build = build
+
+    def get_database(self, name: str) -> "Admin":
+        assert name == "admin"
+        return self
+
+    async def command(self, name: str, **_: Any) -> dict[str, Any]:
+        assert name == "buildInfo"
+        return {"version": "8.0.4", **self._build}
+
+
+@pytest.mark.parametrize(
+    ("build", "is_atomic"), [({}, True), ({"secantusVersion": "0.7.0b3"}, False)]
+)
+async def test_server_that_updates_in_order_without_atomicity_is_known(
+    build: dict[str, Any], is_atomic: bool
+) -> None:
+    driver = Driver(AsyncMongoClient(connect=False))
+    driver.client = Admin(**build)
+    assert await driver.has_atomic_sorted_updates() == is_atomic
+
+
 @pytest.mark.parametrize(("code", "kind"), [(11_000, DuplicateKeyError), (121, OperationFailure)])
 def test_error_of_a_bulk_becomes_that_of_its_first_failed_write(
     code: int, kind: type[OperationFailure]

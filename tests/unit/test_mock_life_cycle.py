@@ -36,6 +36,18 @@ async def test_publish_claim_ack(transport: Transport, claim: Claim) -> None:
     assert (stats.groups, stats.messages) == (0, 0)
 
 
+async def test_groups_of_all_partitions_are_found_and_put_right(clock: ManualClock) -> None:
+    client: Any = AsyncMongoMockClient()
+    transport: Transport = AsyncMongoTransport(client, clock=clock, partitions=4)
+    await transport.publish_many([(f"g{n}", n) for n in range(12)])
+    locks = client["fairlane"]["fairlane_locks"]
+    await locks.update_many({"_id": {"$in": ["g1", "g2"]}}, {"$set": {"partition": 9}})
+    await locks.update_one({"_id": "g3"}, {"$unset": {"partition": "", "version": ""}})
+    assert (await transport.repair()).adopted == 1
+    assert await transport.reconcile() == 2
+    assert len(await transport.claim_many("w", 20)) == 12
+
+
 async def test_order_within_a_group(transport: Transport, claim: Claim) -> None:
     await transport.publish_many([("g", 1), ("h", 2), ("g", 3)])
     events: dict[str, list[Any]] = {"g": [], "h": []}

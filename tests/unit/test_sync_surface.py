@@ -32,6 +32,7 @@ ARGUMENTS: dict[str, tuple[Any, ...]] = {
     "release": (None,),
     "dead_letter": (None, "why"),
     "peek": ("g",),
+    "repartition": (4,),
 }
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from contextlib import AsyncExitStack
 from typing import Any
 
 import anyio
@@ -431,6 +432,56 @@ async def test_pool_repairs_every_ten_seconds_or_so() -> None:
         await anyio.sleep(1_000)
 
     assert 95 <= len(source.repaired_at) <= 200
+
+
+class ReconcilingSource(RepairingSource):
+    def __init__(self, *errors: BaseException) -> None:
+        super().__init__()
+        self.reconciled_at: list[float] = []
+        self._refusals = list(errors)
+
+    async def reconcile(self) -> int:
+        self.reconciled_at.append(now())
+        if self._refusals:
+            raise self._refusals.pop()
+        return 0
+
+
+@in_virtual_time
+async def test_pool_reconciles_every_minute_or_so_beside_its_repairs() -> None:
+    source = ReconcilingSource()
+
+    async with WorkerPool(source, handled):
+        await anyio.sleep(1_000)
+
+    assert 16 <= len(source.reconciled_at) <= 33
+    assert 95 <= len(source.repaired_at) <= 200
+
+
+@in_virtual_time
+async def test_reconciliations_of_pools_that_start_together_are_spread() -> None:
+    sources = [ReconcilingSource() for _ in range(20)]
+
+    async with AsyncExitStack() as pools:
+        for source in sources:
+            await pools.enter_async_context(WorkerPool(source, handled))
+        await anyio.sleep(61)
+
+    first = [source.reconciled_at[0] for source in sources]
+    assert 0 < max(first) - min(first) <= 30
+    assert len({round(at) for at in first}) > 5
+
+
+@in_virtual_time
+async def test_error_of_a_reconciliation_ends_neither_them_nor_the_repairs() -> None:
+    source = ReconcilingSource(*[AutoReconnect("away")] * 4)
+
+    async with WorkerPool(source, handled) as pool:
+        await anyio.sleep(300)
+        state = pool.health.state
+
+    assert (len(source.reconciled_at) > 6, state) == (True, "ok")
+    assert len(source.repaired_at) > 25
 
 
 @in_virtual_time

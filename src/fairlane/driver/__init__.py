@@ -6,7 +6,7 @@ Everything else sees a `Driver` and its `Collection`s: a handful of typed verbs,
 
 from fairlane.driver._bson import BSON, RAW_BSON, Document
 from fairlane.driver._codes import AUTHENTICATION_FAILED, UNAUTHORIZED
-from fairlane.driver._collection import Collection, UpsertOne
+from fairlane.driver._collection import Change, Collection, Sort
 from fairlane.driver._connecting import close, connect
 from fairlane.driver._driver import Driver
 from fairlane.driver._writes import Delete, Insert, Upsert, Write
@@ -16,13 +16,14 @@ __all__ = (
     "BSON",
     "RAW_BSON",
     "UNAUTHORIZED",
+    "Change",
     "Collection",
     "Delete",
     "Document",
     "Driver",
     "Insert",
+    "Sort",
     "Upsert",
-    "UpsertOne",
     "Write",
     "close",
     "connect",

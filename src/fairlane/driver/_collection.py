@@ -13,10 +13,11 @@ from fairlane.driver._cancelling import guarded
 from fairlane.driver._codes import DUPLICATE_KEY
 from fairlane.driver._kinds import Kind
 
-__all__ = ("Collection", "Sort", "UpsertOne", "as_single")
+__all__ = ("Change", "Collection", "Sort", "as_single")
 
 Sort = Sequence[tuple[str, int]]
-UpsertOne = tuple[Document, Document]
+Change = tuple[Document, Document]
+"""Filter and update of one document."""
 T = TypeVar("T")
 
 UPSERT_TRIES = 5
@@ -99,17 +100,21 @@ class Collection:
         found: Document | None = await self._run(change)
         return found
 
-    async def update_one(self, match: Document, update: Document) -> bool:
-        """Return whether a document matched."""
-        result = await self._run(self._raw.update_one(match, update))
+    async def update_one(self, match: Document, update: Document, *, sort: Sort = ()) -> bool:
+        """Return whether a document matched; with `sort` the first one is updated (MongoDB 8.0)."""
+        options = {"sort": dict(sort)} if sort else {}
+        result = await self._run(self._raw.update_one(match, update, **options))
         return bool(result.matched_count)
 
-    async def update_many(self, match: Document, update: Document | list[Document]) -> int:
-        """Return how many documents matched."""
-        result = await self._run(self._raw.update_many(match, update))
+    async def update_each(self, changes: Sequence[Change]) -> int:
+        """Apply single updates in any order and return how many matched."""
+        if len(changes) == 1 or self._kind == "mongomock":  # mongomock refuses UpdateOne in bulks
+            return sum([await self.update_one(match, update) for match, update in changes])
+        models = [UpdateOne(match, update) for match, update in changes]
+        result = await self._run(self._raw.bulk_write(models, ordered=False))
         return int(result.matched_count)
 
-    async def upsert(self, writes: Sequence[UpsertOne]) -> None:
+    async def upsert(self, writes: Sequence[Change]) -> None:
         """Apply upserts by `_id`, in order.
 
         Of two that insert at once one is told "duplicate key": the document is there then, so the
@@ -122,7 +127,7 @@ class Collection:
                 continue
         return await self._upsert(writes)
 
-    async def _upsert(self, writes: Sequence[UpsertOne]) -> None:
+    async def _upsert(self, writes: Sequence[Change]) -> None:
         if len(writes) == 1 or self._kind == "mongomock":  # mongomock refuses UpdateOne in bulks
             for match, update in writes:
                 await self._run(self._raw.update_one(match, update, upsert=True))

@@ -35,6 +35,7 @@ class Driver:
         self.kind = kind_of(client)
         self.has_cross_collection_bulk: bool = False
         self.has_union: bool = False
+        self.wire_version: int = 0
         self.on_disconnect: Callable[[], None] = lambda: None
         # mongomock gives a database for every unknown attribute
         wanted = WriteConcern() if self.kind == "mongomock" else client.write_concern
@@ -64,7 +65,7 @@ class Driver:
         if self.kind == "mongomock":
             return None
         reply = await self._hello()
-        wire_version = reply.get("maxWireVersion", 0)
+        self.wire_version = wire_version = int(reply.get("maxWireVersion", 0))
         self.has_cross_collection_bulk = (
             wire_version >= CROSS_COLLECTION_BULK_WIRE_VERSION
             # PyMongo writes into the reply, which a client of raw documents does not allow.
@@ -72,6 +73,15 @@ class Driver:
         )
         self.has_union = wire_version >= UNION_WIRE_VERSION
         return float(reply["localTime"].timestamp())
+
+    async def has_atomic_sorted_updates(self) -> bool:
+        """Ask whether the server is none of those that update without judging the filter again.
+
+        SecantusDB chooses the first document and then updates it by its `_id` alone (0.7.0b3).
+        """
+        admin = self.client.get_database("admin")
+        build = await self._guarded(admin.command("buildInfo", codec_options=BSON))
+        return "secantusVersion" not in build
 
     async def _hello(self) -> Document:
         admin = self.client.get_database("admin")

@@ -1,14 +1,35 @@
-"""The lease of a group: who may handle its messages, and until when (design section 3).
+"""The sorted lease: who may work on a document, and until when. It knows no groups and no jobs.
 
-A group's lock document is in one of four states::
+A collection is leased from when its documents have these fields:
 
-                publish (new group)                   claim
-   (no lock) ----------------------> ready ---------------------> leased(token, until)
-       ^                              ^  ^                          |   |   |
-       |       drained: remove        |  +-- ack, more messages <---+   |   +-> expired: claimable
-       +------------------------------+----- ack, nothing left <-------+|       again, the attempt
-                                      +----- nack, release: now or later +      already counted
+    partition     which of the claimers' ranges of the index the document is in
+    available_at  epoch seconds: claimable from then on
+    token         of the lease; null if nobody holds the document
+    attempts      how often it was leased and not given back
+    epoch         grows with every lease
 
-Every arrow out of `leased` is one conditional write whose filter carries the token. `commands`
-holds those writes as pure functions, each with the race that its filter closes.
+A document is in one of three states. Time alone ends two of them, without a write that could fail:
+
+    state   available_at  token    ends by
+    ready   past          any      claimed -> leased
+    leased  future        a token  freed(at=now), given_back -> ready; freed(at=later) -> parked;
+                                   time -> ready: the attempt stays counted, and the late holder
+                                   may settle until somebody else has claimed
+    parked  future        null     time -> ready
+
+One `available_at` says both "leased until" and "not before". So eligibility is one range of one
+index, and a dead worker's document comes back by itself.
+
+    verb (`commands`)  guard: what the filter says    closes the race with
+    claimed            due: its partition, its time    another claimer of the same document
+    extended           held: its id and its token      whoever took the document over
+    freed, given_back  held                            the same, and a second settlement
+
+Products add their own ways out, which all are guarded by `held` and clear the token. A token is
+never used again and never changed by an extension.
+
+`sweep`       which partition a claimer tries next; it rests only when it missed every one
+`strategy`    `find_one_and_update`, or a sorted `update_one` and a look at what it took
+`settings`    how many partitions there are, the same for all programs, and how that is changed
+`reconciler`  puts where claimers look what is elsewhere; never moves a live lease
 """

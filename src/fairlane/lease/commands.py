@@ -1,32 +1,30 @@
-"""Every write of a lock document, as a pure function from state to filter or update.
+"""The writes of a lease, as pure functions from state to filter or update.
 
-Nothing is checked first and done after: each transition is one conditional write, and each filter
-says in one line which race it closes.
+They suit any collection whose documents have `partition`, `available_at`, `token`, `attempts` and
+`epoch`. Nothing is checked first and done after: each transition is one conditional write, and each
+filter says in one line which race it closes. All updates are plain operators: a value is stored as
+it is, whatever it looks like, and no field is read to compute another.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Literal
 
 from bson.int64 import Int64
 
-from fairlane.checks import PRIORITIES
 from fairlane.driver import Document
-from fairlane.schema import EPOCH_STEP
 
 __all__ = (
     "Order",
-    "abandoned",
     "claimed",
-    "corrections",
-    "drained",
     "due",
     "extended",
+    "freed",
     "given_back",
     "held",
+    "misplaced",
     "order_by",
-    "parked",
-    "readied",
-    "settled",
+    "taken",
+    "unplaced",
 )
 
 Order = Literal["fair", "priority"]
@@ -37,26 +35,17 @@ ORDERS: dict[str, tuple[tuple[str, int], ...]] = {
 }
 
 
-def due(*, partition: int, min_priority: int, now: float) -> Document:
-    """Match groups that may be leased: eligibility is written here and nowhere else.
+def due(*, partition: int, now: float, among: Mapping[str, Sequence[object]]) -> Document:
+    """Match documents that may be leased: eligibility is written here and nowhere else.
 
-    Race: two claimers pick one group: the winner's update moves `available_at` past `now`, so the
-    loser's filter, judged again by the server on the changed document, does not match.
-    `$in` lets the server merge one index range per level; a range over priority would walk them.
+    `among` names the values that other fields may have, in the order of the index.
+
+    Race: two claimers pick one document: the winner's update moves `available_at` past `now`, so
+    the loser's filter, judged again by the server on the changed document, does not match.
+    `$in` lets the server merge one index range per value; a range over a field would walk them.
     """
-    return {
-        "partition": partition,
-        "priority": {"$in": list(PRIORITIES[min_priority:])},
-        "available_at": {"$lte": now},
-    }
-
-
-def claimed(*, token: str, until: float) -> Document:
-    """Lease the group. The claim itself counts the attempt, so a worker that dies has counted."""
-    return {
-        "$set": {"token": token, "available_at": until},
-        "$inc": {"attempts": 1, "epoch": Int64(1)},
-    }
+    choices = {field: {"$in": list(values)} for field, values in among.items()}
+    return {"partition": partition, **choices, "available_at": {"$lte": now}}
 
 
 def order_by(order: Order) -> tuple[tuple[str, int], ...]:
@@ -64,50 +53,35 @@ def order_by(order: Order) -> tuple[tuple[str, int], ...]:
     return ORDERS[order]
 
 
-def held(group_id: str, token: str) -> Document:
-    """Match the group while this lease holds it.
+def claimed(*, token: str, until: float) -> Document:
+    """Lease the document. The claim counts the attempt, so that of a dead worker counts as well."""
+    return {
+        "$set": {"token": token, "available_at": until},
+        "$inc": {"attempts": 1, "epoch": Int64(1)},
+    }
+
+
+def taken(token: str) -> Document:
+    """Match the document that a claim has leased under this token, whichever it is."""
+    return {"token": token}
+
+
+def held(key: object, token: str) -> Document:
+    """Match the document while this lease holds it.
 
     Race: a late or repeated settlement: a token is never reused, and every way out of a lease
-    clears or replaces it, so whoever lost the group matches nothing and changes nothing.
+    clears or replaces it, so whoever lost the document matches nothing and changes nothing.
     """
-    return {"_id": group_id, "token": token}
+    return {"_id": key, "token": token}
 
 
-def settled(*, now: float, done: Sequence[int], dead: Document | None = None) -> Document:
-    """Settle the leased messages: this write alone decides, deletion is clean-up.
-
-    `done` keeps them from being delivered again until their documents are gone; `dead` carries
-    what a dead letter needs, so a crash after this write loses nothing.
-    """
-    values: Document = {
-        "token": None,
-        "available_at": now,
-        "attempts": 0,
-        "done": [Int64(seq) for seq in done],
-    }
-    if dead is not None:
-        values["dead"] = dead
-    return {"$set": values, "$unset": {"last_error": "", "is_new": "", "head": ""}}
-
-
-def parked(*, at: float, seq: int, attempt: int, error: str | None) -> Document:
-    """Give the group back until `at`; the head stays the head and its attempts stay counted.
-
-    `head` says whose attempts they are: a late publish with a smaller number may become the head.
-    """
-    values: Document = {
-        "token": None,
-        "available_at": at,
-        "head": Int64(seq),
-        "attempts": attempt,
-    }
-    if error is not None:
-        values["last_error"] = error
-    return {"$set": values, "$unset": {"is_new": ""}}
+def freed(*, at: float) -> Document:
+    """Give the document back until `at`; the attempt stays counted."""
+    return {"$set": {"token": None, "available_at": at}}
 
 
 def given_back(*, now: float) -> Document:
-    """Give the group back as if it had not been claimed: the attempt is not counted."""
+    """Give the document back as if it had not been claimed: the attempt is not counted."""
     return {"$set": {"token": None, "available_at": now}, "$inc": {"attempts": -1}}
 
 
@@ -119,69 +93,14 @@ def extended(*, until: float) -> Document:
     return {"$max": {"available_at": until}}
 
 
-def corrections(group: Document, *, seq: int, floor: int | None) -> Document:
-    """Return what is wrong in a leased lock, now that its head and its floor are known.
+def misplaced(partitions: int) -> Document:
+    """Match what no claimer finds: the complement of `due`, for every partition there is.
 
-    `epoch`: a new life goes on above the lives before it. Race: the life before ends while this one
-    begins: its floor was raised before its lock was removed, so before this lock was made, so
-    before the floor was read.
-    `head`, `attempts`: they may belong to another message, which a late publish has pushed back.
-    The head of a first attempt is not noted: there is nothing to tell it from.
+    Missing, null, no number, a fraction, negative or too large: nothing is left out.
     """
-    wrong: Document = {}
-    if floor is not None and floor >= group["epoch"]:
-        wrong["epoch"] = Int64(floor + 1)
-    head = group.get("head")
-    if head is None and group["attempts"] > 1:
-        wrong["head"] = Int64(seq)
-    elif head is not None and head != seq:
-        wrong.update(head=Int64(seq), attempts=1)
-    return wrong
+    return {"partition": {"$nin": list(range(partitions))}}
 
 
-def drained(group_id: str, *, version: int | None, epoch: int, done: Sequence[int]) -> Document:
-    """Match the settled group if nothing was published and nobody claimed since.
-
-    Race: a publish between the claim's head read and this removal: it bumps `version` after its
-    insert, so the removal misses; if it bumps after the removal, it makes the lock anew.
-    `done` tells this life's last settlement from any other.
-    Race: a claim that was given back since: it had a higher `epoch` than the floor was raised to.
-    """
-    return {
-        "_id": group_id,
-        "token": None,
-        "version": version,
-        "epoch": epoch,
-        "done": list(done),
-    }
-
-
-def abandoned(group_id: str, token: str, *, version: int | None) -> Document:
-    """Match the leased group if nothing was published since the lease: it has no messages.
-
-    Race: a publish between the empty head read and this removal: it bumps `version`, so the
-    removal misses.
-    """
-    return {"_id": group_id, "token": token, "version": version}
-
-
-def readied(
-    *, seq: int, messages: int, priority: int, partition: int, available_at: float
-) -> Document:
-    """Make the group claimable if it is new; a leased or parked group stays where it is.
-
-    Race: `version` grows with every publish, which makes a concurrent removal miss (`drained`).
-    """
-    return {
-        "$inc": {"version": Int64(messages)},
-        "$setOnInsert": {
-            "available_at": available_at,
-            "token": None,
-            "priority": priority,
-            "partition": partition,
-            "attempts": 0,
-            "epoch": Int64(seq * EPOCH_STEP),
-            "is_new": True,
-            "done": [],
-        },
-    }
+def unplaced() -> Document:
+    """Match what was never given a partition: a part of `misplaced` that is found in no time."""
+    return {"partition": None}

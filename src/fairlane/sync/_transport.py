@@ -5,6 +5,7 @@ from typing import Any, Generic, Self
 
 from fairlane.checks import Seconds
 from fairlane.lease.commands import Order
+from fairlane.lease.strategy import Strategy
 from fairlane.model import DeadLetter, E, Lease, Message, RepairReport, TransportStats
 from fairlane.sync._facade import Facade
 from fairlane.transport import AsyncMongoTransport
@@ -60,8 +61,8 @@ class MongoTransport(Facade[AsyncMongoTransport[E]], Generic[E]):
         return transport.__enter__()
 
     @property
-    def strategy(self) -> str:
-        """How groups are claimed on this server."""
+    def strategy(self) -> Strategy:
+        """How groups are claimed on this server; "auto" while that is to be found out."""
         return self._open().opened().strategy
 
     def publish(
@@ -145,6 +146,14 @@ class MongoTransport(Facade[AsyncMongoTransport[E]], Generic[E]):
     def repair(self, *, full: bool = False) -> RepairReport:
         """Make messages claimable whose publisher died half-way, and finish half-done work."""
         return self._call(lambda t: t.repair(full=full))
+
+    def repartition(self, partitions: int) -> None:
+        """Change the number of partitions for all programs, while they run."""
+        self._call(lambda t: t.repartition(partitions))
+
+    def reconcile(self) -> int:
+        """Put groups into a partition that claimers look into; return how many."""
+        return self._call(lambda t: t.reconcile())
 
     def ensure_indexes(self) -> None:
         """Create missing indexes; safe from many processes at once."""

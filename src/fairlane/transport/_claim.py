@@ -11,12 +11,15 @@ from pymongo.errors import PyMongoError
 from fairlane.driver import Document
 from fairlane.errors import describe
 from fairlane.lease import commands
+from fairlane.lease.sweep import Sweeps
 from fairlane.model import Lease, Message, Seen
 from fairlane.payload import Payload
 from fairlane.shield import finish
+from fairlane.transport import _group_commands
 from fairlane.transport._dead import Burial, DeadLetters
 from fairlane.transport._floors import Floors
-from fairlane.transport._head import Head, head_limit, judge
+from fairlane.transport._head import Head
+from fairlane.transport._reading import GroupReader
 from fairlane.transport._settle import Settler
 from fairlane.transport._store import Store
 
@@ -24,8 +27,6 @@ __all__ = ("Claimer",)
 
 E = TypeVar("E")
 logger = logging.getLogger(__name__)
-
-IN_ORDER = (("_id", 1),)
 
 BLOCKED = 60.0
 """Seconds for which a group rests whose dead letter cannot be stored."""
@@ -58,21 +59,31 @@ class Claimer(Generic[E]):
         self._settler = settler
         self._burial = burial
         self._dead = dead
+        self._reader = GroupReader(store)
+        self._sweeps = Sweeps()
 
     async def claim(
         self, worker_id: str, visibility: float, min_priority: int, order: commands.Order
     ) -> Lease[E] | None:
-        """Lease one group and return its head; None if no group is due.
+        """Lease one group and return its head; None if no group is due in any partition.
 
         A cancelled claim gives back what it leased, before the cancellation goes on.
         """
         late = 0
-        while late < MAX_LATE:
-            attempt = self._attempt(worker_id, visibility, min_priority, order)
-            found = await finish(attempt, undo=self._give_back)
-            if found is None or isinstance(found, Lease):
-                return found
-            late += found is Skipped.LATE
+        with self._sweeps.one(self._store.partitioning.span) as sweep:
+            while late < MAX_LATE:
+                partition = sweep.next()
+                attempt = self._attempt(partition, worker_id, visibility, min_priority, order)
+                found = await finish(attempt, undo=self._give_back)
+                if isinstance(found, Lease):
+                    return found
+                if found is None:
+                    sweep.miss(partition)
+                    if sweep.is_complete:
+                        return None
+                else:
+                    sweep.hit()
+                    late += found is Skipped.LATE
         logger.warning("a claim takes longer than half of visibility=%g s", visibility)
         return None
 
@@ -87,13 +98,22 @@ class Claimer(Generic[E]):
         return fresh
 
     async def _attempt(
-        self, worker_id: str, visibility: float, min_priority: int, order: commands.Order
+        self,
+        partition: int,
+        worker_id: str,
+        visibility: float,
+        min_priority: int,
+        order: commands.Order,
     ) -> Lease[E] | Skipped | None:
         now = await self._store.now()
-        group = await self._store.locks.find_one_and_update(
-            commands.due(partition=0, min_priority=min_priority, now=now),
-            commands.claimed(token=f"{worker_id}:{uuid4().hex}", until=now + visibility),
+        group = await self._store.leaser.lease(
+            self._store.locks,
+            _group_commands.claimable(partition=partition, min_priority=min_priority, now=now),
+            token=f"{worker_id}:{uuid4().hex}",
+            now=now,
+            until=now + visibility,
             sort=commands.order_by(order),
+            read_back=self._reader.read_back,
         )
         if group is None:
             return None
@@ -114,7 +134,7 @@ class Claimer(Generic[E]):
         if "dead" in group and not await self._burial.try_complete(group["_id"], group["dead"]):
             await self._free(group["_id"], group["token"], delay=BLOCKED)
             return None
-        head, floor = await self._read(group)
+        head, floor = await self._reader.read(group)
         for settled in head.deletable:
             deletion = self._store.deletion(settled["_id"], settled.get("redriven_from"))
             await self._store.driver.write_in_order(deletion)
@@ -128,40 +148,9 @@ class Claimer(Generic[E]):
             return None
         return await self._decoded_lease(group, head, head.message)
 
-    async def _read(self, group: Document) -> tuple[Head, Document | None]:
-        """Read the front of the group, and the floor of its epochs if its life is new."""
-        done = group.get("done") or []
-        limit = head_limit(done)
-        try:
-            documents, floor = await self._first(group, limit)
-        except InvalidBSON:
-            # Ids always decode; the head is then read alone, so that only a bad head is refused.
-            documents = await self._find(group, limit, {"_id": 1, "redriven_from": 1})
-            floor = await self._store.counters.find_one({"_id": Floors.id_of(group["_id"])})
-        return judge(documents, done), floor
-
-    async def _first(self, group: Document, limit: int) -> tuple[list[Document], Document | None]:
-        if "is_new" not in group:
-            return await self._find(group, limit), None
-        return await self._store.driver.find_and_one(
-            self._store.messages,
-            {"group_id": group["_id"]},
-            sort=IN_ORDER,
-            limit=limit,
-            other=self._store.counters,
-            other_id=Floors.id_of(group["_id"]),
-        )
-
-    async def _find(
-        self, group: Document, limit: int, fields: Document | None = None
-    ) -> list[Document]:
-        return await self._store.messages.find(
-            {"group_id": group["_id"]}, sort=IN_ORDER, limit=limit, fields=fields
-        )
-
-    async def _correct(self, group: Document, seq: int, floor: Document | None) -> bool:
+    async def _correct(self, group: Document, seq: int, floor: int | None) -> bool:
         """Put right what the lease found wrong in the lock; False if the lease is lost."""
-        wrong = commands.corrections(group, seq=seq, floor=None if floor is None else floor["n"])
+        wrong = _group_commands.corrections(group, seq=seq, floor=floor)
         if not wrong:
             return True
         group.update(wrong)
@@ -200,7 +189,9 @@ class Claimer(Generic[E]):
 
     async def _abandon(self, group: Document) -> None:
         """Remove the lock of a group without messages, or give it back if one came meanwhile."""
-        match = commands.abandoned(group["_id"], group["token"], version=group.get("version"))
+        match = _group_commands.abandoned(
+            group["_id"], group["token"], version=group.get("version")
+        )
         floor = self._floors.raised(group["_id"], group["epoch"])
         await self._store.driver.write_in_order([floor])
         if not await self._store.locks.delete_one(match):

@@ -9,37 +9,29 @@ lock's epoch, and the first lease of a life is lifted above the floor.
 life.)
 """
 
-from zlib import crc32
-
 from bson.int64 import Int64
 
+from fairlane import schema
 from fairlane.driver import Upsert
 from fairlane.schema import EPOCH_STEP
 from fairlane.transport._store import Store
 
 __all__ = ("Floors",)
 
-BUCKETS = 1_024
-"""Groups share floors, so that these stay few; sharing makes epochs skip numbers, no more."""
-
 
 class Floors:
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    @staticmethod
-    def id_of(group_id: str) -> str:
-        return f"epoch:{crc32(group_id.encode()) % BUCKETS}"
-
     def raised(self, group_id: str, epoch: int) -> Upsert:
         """Return the write that must come before the removal of a lock with this epoch."""
-        match = {"_id": self.id_of(group_id)}
+        match = {"_id": schema.floor_id(group_id)}
         return Upsert(self._store.counters, match, {"$max": {"n": Int64(epoch)}})
 
     async def raise_all(self) -> None:
         """Raise the floors of all locks above all epochs handed out: they are to be removed."""
         locks = self._store.locks.each({}, sort=[("_id", 1)], fields={"_id": 1})
-        ids = {self.id_of(lock["_id"]) async for lock in locks}
+        ids = {schema.floor_id(lock["_id"]) async for lock in locks}
         if ids:
             epoch = Int64(await self._store.reserve(1) * EPOCH_STEP)
             raised = {"$max": {"n": epoch}}

@@ -8,6 +8,7 @@ from fairlane import schema
 from fairlane.driver import Document, Upsert
 from fairlane.model import RepairReport
 from fairlane.transport._dead import DeadLetters
+from fairlane.transport._placing import Placer
 from fairlane.transport._store import Store
 
 __all__ = ("Repairer",)
@@ -30,19 +31,6 @@ HEADS: list[Document] = [
     },
 ]
 
-ADOPT = [
-    {
-        "$set": {
-            "partition": 0,
-            "priority": {"$ifNull": ["$priority", 0]},
-            "version": {"$ifNull": ["$version", 0]},
-            "attempts": {"$ifNull": ["$attempts", 0]},
-            "done": {"$ifNull": ["$done", []]},
-            "is_new": True,
-        }
-    }
-]
-
 
 @dataclass(frozen=True, slots=True)
 class Page:
@@ -56,26 +44,19 @@ class Page:
 
 
 class Repairer:
-    def __init__(self, store: Store, dead: DeadLetters[Any]) -> None:
+    def __init__(self, store: Store, dead: DeadLetters[Any], placer: Placer) -> None:
         self._store = store
         self._dead = dead
+        self._placer = placer
 
     async def repair(self, *, full: bool) -> RepairReport:
         """Look at the messages after the watermark, or at the first one of every group."""
-        adopted = await self._adopt()
+        adopted = await self._placer.adopt()
         finished = await self._dead.complete()
         examined, repaired = await (self._relock_all() if full else self._relock_recent())
         return RepairReport(
             examined=examined, repaired=repaired, adopted=adopted, finished=finished
         )
-
-    async def _adopt(self) -> int:
-        """Give lock documents of the original design the fields that a claim looks for.
-
-        Race: a lease of the original design: only missing fields are filled in, its token and its
-        time stay as they are.
-        """
-        return await self._store.locks.update_many({"partition": None}, ADOPT)
 
     async def _relock_recent(self) -> tuple[int, int]:
         examined = repaired = 0

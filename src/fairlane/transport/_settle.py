@@ -13,6 +13,7 @@ from fairlane.errors import LeaseLost
 from fairlane.lease import commands
 from fairlane.model import Lease
 from fairlane.shield import DEADLINE, finish
+from fairlane.transport import _group_commands
 from fairlane.transport._dead import Burial
 from fairlane.transport._floors import Floors
 from fairlane.transport._store import Store
@@ -45,7 +46,7 @@ class Settler:
     async def nack(self, lease: Lease[Any], delay: float, error: str | None) -> bool:
         at = await self._store.now() + delay
         kept = None if error is None else error[:MAX_TEXT]
-        update = commands.parked(at=at, seq=lease.seq, attempt=lease.attempt, error=kept)
+        update = _group_commands.parked(at=at, seq=lease.seq, attempt=lease.attempt, error=kept)
         return await finish(self._change(lease, update))
 
     async def release(self, lease: Lease[Any]) -> bool:
@@ -78,7 +79,7 @@ class Settler:
     async def _ack(self, lease: Lease[Any]) -> bool:
         done = _done(lease)
         now = await self._store.now()
-        if not await self._change(lease, commands.settled(now=now, done=done)):
+        if not await self._change(lease, self._settled(lease, now, done, dead=None)):
             return False
         await self._tidy(lease, done, dead=None)
         return True
@@ -98,10 +99,16 @@ class Settler:
             "attempts": lease.attempt,
             "died_at": now,
         }
-        if not await self._change(lease, commands.settled(now=now, done=done, dead=dead)):
+        if not await self._change(lease, self._settled(lease, now, done, dead)):
             return False
         await self._tidy(lease, done, dead)
         return True
+
+    def _settled(
+        self, lease: Lease[Any], now: float, done: tuple[int, ...], dead: Document | None
+    ) -> Document:
+        partition = self._store.partition_of(lease.group_id)
+        return _group_commands.settled(now=now, partition=partition, done=done, dead=dead)
 
     async def _tidy(self, lease: Lease[Any], done: tuple[int, ...], dead: Document | None) -> None:
         """Clean up after a settlement that is already decided: a failure here is not the caller's.
@@ -129,7 +136,7 @@ class Settler:
         deletions = self._store.deletion(lease.seq, lease._seen.redriven_from)
         if not lease._seen.is_last or not await self._is_still_last(lease, done):
             return deletions
-        match = commands.drained(
+        match = _group_commands.drained(
             lease.group_id, version=lease._seen.version, epoch=lease.epoch, done=done
         )
         floor = self._floors.raised(lease.group_id, lease.epoch)

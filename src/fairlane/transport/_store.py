@@ -1,21 +1,26 @@
 """Where one transport keeps its documents: collections, settings, sequence and server time."""
 
 import asyncio
+import logging
 
 from bson.int64 import Int64
 from pymongo.errors import DuplicateKeyError
 
 from fairlane import schema
-from fairlane.clock import Clock, ServerClock
+from fairlane.clock import Clock, ServerClock, uptime
 from fairlane.driver import Delete, Document, Driver, Insert, Upsert, Write
 from fairlane.errors import ConfigurationError
-from fairlane.lease import commands
+from fairlane.lease.settings import REREAD, Partitioning, Settings
+from fairlane.lease.strategy import Leaser, Strategy
 from fairlane.payload import stored
+from fairlane.transport import _group_commands
 from fairlane.transport._indexes import ensure_index
 
 __all__ = ("Store",)
 
 TRIES = 5
+
+logger = logging.getLogger(__name__)
 
 
 class Store:
@@ -29,7 +34,9 @@ class Store:
         prefix: str,
         clock: Clock | None,
         partitions: int | None,
+        strategy: Strategy,
         ensure_indexes: bool,
+        monotonic: Clock = uptime,
     ) -> None:
         self.driver = driver
         self.clock = ServerClock() if clock is None else clock
@@ -37,26 +44,54 @@ class Store:
         self.locks = driver.collection(db_name, f"{prefix}_locks")
         self.counters = driver.collection(db_name, f"{prefix}_counters")
         self.dead = driver.collection(db_name, f"{prefix}_dead")
-        self.partitions = 1
-        self._wanted_partitions = partitions
+        self.leaser = Leaser(driver, strategy)
+        self.partitioning = Partitioning()
+        self._settings = Settings(partitions)
+        self._monotonic = monotonic
+        self._reread_at = 0.0
         self._ensure_indexes = ensure_indexes
         self._is_ready = False
         self._starting = asyncio.Lock()
-        if isinstance(self.clock, ServerClock):
-            driver.on_disconnect = self.clock.expire
+        driver.on_disconnect = self._disconnected
 
     async def ready(self) -> None:
-        """Learn the server's time, the settings and the indexes, once; a failure is not kept."""
-        if self._is_ready:
+        """Learn the server's time, the settings and the indexes, once; a failure is not kept.
+
+        The settings are read again when they are `REREAD` seconds old.
+        """
+        if self._is_ready and self._monotonic() < self._reread_at:
             return
         async with self._starting:
-            if self._is_ready:
-                return
-            await self._learn_server()
-            await self._learn_settings()
-            if self._ensure_indexes:
-                await self.ensure_indexes()
-            self._is_ready = True
+            if not self._is_ready:
+                await self._start()
+            elif self._monotonic() >= self._reread_at:
+                await self.reread_settings()
+
+    async def reread_settings(self) -> None:
+        """Learn what the settings say by now; a change is followed, whatever was asked for."""
+        asked_at = self._monotonic()
+        self._follow(await self._settings.read(self.counters), asked_at)
+
+    async def change_partitions(self, partitions: int) -> Partitioning:
+        """Change the settings for all programs and return what they say now."""
+        asked_at = self._monotonic()
+        changed = await self._settings.change(self.counters, partitions, now=await self.now())
+        self._follow(changed, asked_at)
+        return changed
+
+    async def narrow(self) -> None:
+        """Let claimers stop looking where nothing is any more."""
+        if self.partitioning.may_narrow(await self.now()):
+            asked_at = self._monotonic()
+            narrowed = await self._settings.narrow(self.counters, self.partitioning)
+            self._follow(narrowed, asked_at)
+
+    def partition_of(self, group_id: str) -> int:
+        return schema.partition_of(group_id, self.placing())
+
+    def placing(self) -> int:
+        """Return the number of partitions into which groups are put at the moment."""
+        return self.partitioning.placing(self.clock())
 
     async def now(self) -> float:
         """Return the server's time in epoch seconds, asking the server again when it is due."""
@@ -82,6 +117,8 @@ class Store:
         ):
             for model in models:
                 await ensure_index(collection, model)
+        if await self.leaser.needs_token_index():
+            await ensure_index(self.locks, schema.TOKEN_INDEX)
 
     def insertion(self, message: Document) -> Insert:
         """Return the write that stores a message."""
@@ -91,11 +128,12 @@ class Store:
         self, group_id: str, *, seq: int, messages: int, priority: int, available_at: float
     ) -> Upsert:
         """Return the write that makes a group claimable after `messages` were inserted."""
-        ready = commands.readied(
+        ready = _group_commands.readied(
+            group_id,
             seq=seq,
             messages=messages,
             priority=priority,
-            partition=schema.partition_of(group_id, self.partitions),
+            partition=self.partition_of(group_id),
             available_at=available_at,
         )
         return Upsert(self.locks, {"_id": group_id}, ready)
@@ -124,22 +162,34 @@ class Store:
             await collection.drop()
         self._is_ready = False
 
+    async def _start(self) -> None:
+        await self._learn_server()
+        asked_at = self._monotonic()
+        self._follow(await self._settings.learn(self.counters), asked_at)
+        if self._ensure_indexes:
+            await self.ensure_indexes()
+        await self.leaser.detect(self.locks)
+        self._is_ready = True
+
+    def _follow(self, found: Partitioning, asked_at: float) -> None:
+        if self._is_ready and found.partitions != self.partitioning.partitions:
+            logger.warning(
+                "the number of partitions in %r was changed from %d to %d",
+                *(self.counters.name, self.partitioning.partitions, found.partitions),
+            )
+        self.partitioning = found
+        self._reread_at = asked_at + REREAD
+
+    def _disconnected(self) -> None:
+        if isinstance(self.clock, ServerClock):
+            self.clock.expire()
+        self.leaser.forget()
+
     async def _learn_server(self) -> None:
         if isinstance(self.clock, ServerClock):
             await self.clock.refresh(self.driver.server_time)
         else:
             await self.driver.server_time()
-
-    async def _learn_settings(self) -> None:
-        default = {"$setOnInsert": {"partitions": self.partitions}}
-        await self.counters.upsert([({"_id": "settings"}, default)])
-        stored = await self.counters.find_one({"_id": "settings"}) or {}
-        partitions = stored.get("partitions", 1)
-        if partitions != (self._wanted_partitions or self.partitions):
-            raise ConfigurationError(
-                f"the transport in {self.counters.name!r} has partitions={partitions!r}, "
-                f"this program wants {self._wanted_partitions or self.partitions}"
-            )
 
     async def _count_up(self, number: int) -> Document | None:
         try:

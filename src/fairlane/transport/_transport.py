@@ -11,11 +11,14 @@ from fairlane.clock import Clock
 from fairlane.driver import Driver, close, connect
 from fairlane.errors import ConfigurationError
 from fairlane.lease.commands import ORDERS, Order
+from fairlane.lease.settings import partition_count
+from fairlane.lease.strategy import Strategy, checked_strategy
 from fairlane.model import DeadLetter, E, Lease, Message, RepairReport, TransportStats
 from fairlane.payload import Codec, Payload
 from fairlane.transport._claim import Claimer
 from fairlane.transport._dead import Burial, DeadLetters
 from fairlane.transport._floors import Floors
+from fairlane.transport._placing import Placer
 from fairlane.transport._publish import Publisher
 from fairlane.transport._repair import Repairer
 from fairlane.transport._settle import Settler
@@ -23,8 +26,6 @@ from fairlane.transport._store import Store
 from fairlane.transport._view import View
 
 __all__ = ("AsyncMongoTransport", "Opening")
-
-STRATEGIES = ("auto", "find_one_and_update")
 
 
 class AsyncMongoTransport(Generic[E]):
@@ -41,8 +42,12 @@ class AsyncMongoTransport(Generic[E]):
         db_name: database to use.
         prefix: of the names of the collections.
         clock: returns epoch seconds; by default the server's time (`ServerClock`).
-        partitions: None for what the stored settings say; this release knows 1 only.
-        strategy: how a group is claimed; "auto" and "find_one_and_update" are the same for now.
+        partitions: over how many partitions groups are spread, 1 to 1,024, so that many claimers
+            do not get into each other's way. All programs must agree: the number is stored, and
+            None means the stored one, or 1 if this is the first program.
+        strategy: how a group is claimed: by "find_one_and_update", or by a sorted "update_one" and
+            a look at what it took, which contending claimers finish sooner. "auto" takes the latter
+            where the server is known to do it right (MongoDB 8.0) and has the index for it.
         new_group_credit: seconds by which a new group may overtake groups that wait already;
             `math.inf` puts new groups always first.
         codec: maps events of your own type to BSON values and back.
@@ -64,15 +69,13 @@ class AsyncMongoTransport(Generic[E]):
         clock: Clock | None = None,
         *,
         partitions: int | None = None,
-        strategy: str = "auto",
+        strategy: Strategy = "auto",
         new_group_credit: Seconds = 60.0,
         codec: Codec[E] | None = None,
         ensure_indexes: bool = True,
     ) -> None:
-        if partitions not in (None, 1) or isinstance(partitions, bool):
-            raise ConfigurationError(f"partitions must be None or 1, not {partitions!r}")
-        if strategy not in STRATEGIES:
-            raise ConfigurationError(f"strategy must be one of {STRATEGIES}, not {strategy!r}")
+        if partitions is not None:
+            partition_count("partitions", partitions)
         if clock is not None and (not callable(clock) or iscoroutinefunction(clock)):
             raise ConfigurationError(
                 f"clock must be a plain callable that returns epoch seconds, not {clock!r}"
@@ -84,6 +87,7 @@ class AsyncMongoTransport(Generic[E]):
             prefix=schema.prefix(prefix),
             clock=clock,
             partitions=partitions,
+            strategy=checked_strategy(strategy),
             ensure_indexes=ensure_indexes,
         )
         self._listeners: list[Callable[[], object]] = []
@@ -104,7 +108,8 @@ class AsyncMongoTransport(Generic[E]):
             burial=burial,
             dead=self._dead,
         )
-        self._repairer = Repairer(store, self._dead)
+        self._placer = Placer(store)
+        self._repairer = Repairer(store, self._dead, self._placer)
         self._view = View(store, payload, self._dead)
 
     @classmethod
@@ -159,9 +164,13 @@ class AsyncMongoTransport(Generic[E]):
         await self.close()
 
     @property
-    def strategy(self) -> str:
-        """How groups are claimed on this server."""
-        return "find_one_and_update"
+    def strategy(self) -> Strategy:
+        """How groups are claimed: "find_one_and_update" or "update_one".
+
+        Known once the transport is open, or has served its first call. "auto" before, and between a
+        lost connection and the next claim: it may find another server.
+        """
+        return self._store.leaser.strategy
 
     async def publish(
         self, group_id: str, event: E, priority: int = 0, *, message_id: str | None = None
@@ -370,6 +379,29 @@ class AsyncMongoTransport(Generic[E]):
         """
         await self._store.ready()
         return await self._repairer.repair(full=full)
+
+    async def repartition(self, partitions: int) -> None:
+        """Change the number of partitions (1 to 1,024) for all programs, while they run.
+
+        They notice within 30 seconds and go over to the new number together, 60 seconds after this
+        call. Claimers look into the partitions of both numbers, so nothing waits meanwhile.
+        Groups move when a message of theirs is settled; if there are fewer partitions now,
+        `reconcile()`, which worker pools run, moves the others.
+
+        Raises:
+            ConfigurationError: a bad number, or others were changing it at the same time.
+        """
+        await self._store.change_partitions(partition_count("partitions", partitions))
+
+    async def reconcile(self) -> int:
+        """Put groups into a partition that claimers look into; return how many.
+
+        Whatever brought them where they are: a smaller number of partitions, another design, a
+        hand. Groups under a lease are left for the next time. Safe at any time and from many
+        processes; a worker pool runs it in the background, every minute or so.
+        """
+        await self._store.ready()
+        return await self._placer.reconcile()
 
     async def ensure_indexes(self) -> None:
         """Create missing indexes; safe from many processes at once.

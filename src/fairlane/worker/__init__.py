@@ -4,7 +4,7 @@ from fairlane.worker._calling import Handler
 from fairlane.worker._health import Health, State
 from fairlane.worker.events import EventKind, Listener, WorkerEvent
 from fairlane.worker.pool import WorkerPool
-from fairlane.worker.source import Announcing, Order, Repairable, Source
+from fairlane.worker.source import Announcing, Order, Reconcilable, Repairable, Source
 
 __all__ = (
     "Announcing",
@@ -13,6 +13,7 @@ __all__ = (
     "Health",
     "Listener",
     "Order",
+    "Reconcilable",
     "Repairable",
     "Source",
     "State",

@@ -3,10 +3,10 @@
 import asyncio
 import logging
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
-from typing import Generic
+from typing import Any, Generic
 
 import anyio
 from anyio.abc import TaskGroup
@@ -26,7 +26,7 @@ from fairlane.worker._settings import Settings
 from fairlane.worker._settling import Settling
 from fairlane.worker._switch import Switch
 from fairlane.worker.events import Reporter
-from fairlane.worker.source import Announcing, Repairable, Source
+from fairlane.worker.source import Announcing, Reconcilable, Repairable, Source
 
 __all__ = ("Run",)
 
@@ -40,6 +40,7 @@ An `AsyncMongoTransport` that hears nothing from its server takes two seconds to
 """
 
 REPAIR_SECONDS = 10.0
+RECONCILE_SECONDS = 60.0
 
 
 class Run(Generic[E]):
@@ -99,7 +100,7 @@ class Run(Generic[E]):
         async with anyio.create_task_group() as claims:
             for _ in range(self._settings.claimers):
                 claims.start_soon(self._fetching.fetch, start)
-            claims.start_soon(self._repair)
+            self._start_maintenance(claims)
             with self._announced():
                 await self._stopping.wait()
             self._drain(work, claims.cancel_scope)
@@ -133,20 +134,26 @@ class Run(Generic[E]):
             held.outcome = RELEASE
             await self._settling.settle(held)
 
-    async def _repair(self) -> None:
+    def _start_maintenance(self, group: TaskGroup) -> None:
         source = self._source
-        if not isinstance(source, Repairable):
-            return
-        outage = Outage("repairing", self._vitals)
-        delay = _repair_delay()
+        if isinstance(source, Repairable):
+            group.start_soon(self._maintain, "repairing", source.repair, REPAIR_SECONDS)
+        if isinstance(source, Reconcilable):
+            group.start_soon(self._maintain, "reconciling", source.reconcile, RECONCILE_SECONDS)
+
+    async def _maintain(
+        self, what: str, task: Callable[[], Coroutine[Any, Any, object]], seconds: float
+    ) -> None:
+        outage = Outage(what, self._vitals)
+        delay = _jittered(seconds)
         while not await self._is_stopped_within(delay):
             try:
-                await contained(source.repair())
+                await contained(task())
             except Exception as error:
                 delay = outage.note(error)
             else:
                 outage.end()
-                delay = _repair_delay()
+                delay = _jittered(seconds)
 
     async def _is_stopped_within(self, delay: float) -> bool:
         with anyio.move_on_after(delay):
@@ -166,8 +173,9 @@ class Run(Generic[E]):
             unsubscribe()
 
 
-def _repair_delay() -> float:
-    return REPAIR_SECONDS * random.uniform(0.5, 1.0)
+def _jittered(seconds: float) -> float:
+    """Let pools that start together not all work at the same moment."""
+    return seconds * random.uniform(0.5, 1.0)
 
 
 def _in_this_loop(action: Callable[[], None]) -> Callable[[], None]:

@@ -8,7 +8,7 @@ from fairlane.errors import ConfigurationError
 from fairlane.model import E, Lease
 from fairlane.worker._calling import is_async
 
-__all__ = ("Announcing", "Order", "Repairable", "Source", "checked_source")
+__all__ = ("Announcing", "Order", "Reconcilable", "Repairable", "Source", "checked_source")
 
 VERBS = ("claim", "ack", "nack", "extend", "release", "dead_letter")
 
@@ -51,6 +51,13 @@ class Repairable(Protocol):
     """A source that finishes what a dying publisher left half done; a pool calls it regularly."""
 
     async def repair(self) -> object: ...
+
+
+@runtime_checkable
+class Reconcilable(Protocol):
+    """A source that puts groups where claims find them; a pool calls it now and then."""
+
+    async def reconcile(self) -> object: ...
 
 
 @runtime_checkable

@@ -99,7 +99,13 @@ async def join_victim(
         appname=victim_name,
         event_listeners=[listener],
     )
-    transport: Transport = AsyncMongoTransport(client, db_name, clock=clock, ensure_indexes=False)
+    transport: Transport = AsyncMongoTransport(
+        client,
+        db_name,
+        clock=clock,
+        strategy="update_one" if setup.is_recent else "find_one_and_update",
+        ensure_indexes=False,
+    )
     await transport.stats()
     driver = transport._store.driver
     driver.has_cross_collection_bulk = driver.has_union = setup.is_recent

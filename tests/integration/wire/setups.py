@@ -16,7 +16,7 @@ class Setup:
         driver: by name.
         retries: the driver repeats a command that lost its connection, once.
         is_recent: the server knows the commands of MongoDB 8; without them a publish and a
-            clean-up are several commands.
+            clean-up are several commands, and a claim leases by findAndModify.
     """
 
     driver: str

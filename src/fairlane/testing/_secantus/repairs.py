@@ -18,7 +18,6 @@ def apply_all() -> None:
     bind_now_as_stored_dates_are()
     look_up_id_beside_other_clauses()
     claim_one_after_another()
-    use_partial_indexes_on_strings()
     keep_equal_documents_in_ranges()
     prune_retryable_records_in_order()
     ordered.read_in_index_order()
@@ -167,24 +166,6 @@ class _ReassertingStorage:
             found = self.find_matching(*args, **find_options)
             filter = {"_id": found[0]["_id"]} if found else wanted
         return self._inner.update_matching(db, coll, filter, update, **options)
-
-
-def use_partial_indexes_on_strings() -> None:
-    """Use an index over `{token: {$type: "string"}}` for `{token: "abc"}`.
-
-    The server does not see that the string is one, and scans the collection.
-    """
-    implies = storage.Storage._query_implies_partial
-
-    def query_implies_partial(query: Mapping[str, Any], partial: Mapping[str, Any]) -> bool:
-        open_clauses = {
-            field: clause
-            for field, clause in partial.items()
-            if not (clause == {"$type": "string"} and type(query.get(field)) is str)
-        }
-        return bool(implies(query, open_clauses))
-
-    storage.Storage._query_implies_partial = staticmethod(query_implies_partial)
 
 
 def keep_equal_documents_in_ranges() -> None:

@@ -1,0 +1,170 @@
+"""By which command a document is leased, and how that is found out."""
+
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Literal, get_args
+
+from pymongo.errors import OperationFailure, PyMongoError
+
+from fairlane.clock import Clock, uptime
+from fairlane.driver import UNAUTHORIZED, Collection, Document, Driver, Sort
+from fairlane.errors import ConfigurationError, describe
+from fairlane.lease import commands
+from fairlane.schema import STRINGS, TOKEN_KEYS, same_keys
+
+__all__ = ("STRATEGIES", "Leaser", "ReadBack", "Strategy", "checked_strategy")
+
+ReadBack = Callable[[Document], Awaitable[Document | None]]
+
+Strategy = Literal["auto", "find_one_and_update", "update_one"]
+
+STRATEGIES: tuple[str, ...] = get_args(Strategy)
+FIND: Strategy = "find_one_and_update"
+UPDATE: Strategy = "update_one"
+
+SORTED_UPDATE_WIRE_VERSION = 25  # MongoDB 8.0
+DISTRUST = 60.0
+"""Seconds for which a server that rejected a sorted update is not asked for another one."""
+
+# BadValue, FailedToParse, InvalidOptions, CommandNotSupported, NotImplemented, unsupported (by
+# Amazon DocumentDB), IDLUnknownField: said before anything is written.
+NOT_UNDERSTOOD = frozenset({2, 9, 72, 115, 238, 303, 40415})
+
+logger = logging.getLogger(__name__)
+
+
+def checked_strategy(value: object) -> Strategy:
+    if value == FIND:
+        return FIND
+    if value == UPDATE:
+        return UPDATE
+    if value != "auto":
+        raise ConfigurationError(f"strategy must be one of {STRATEGIES}, not {value!r}")
+    return "auto"
+
+
+class Leaser:
+    """Leases the first due document of a collection by the best command that the server has.
+
+    A sorted `update_one` returns no document, so the leased one is read back by its token; that is
+    worth it where many claimers contend. `find_one_and_update` works everywhere.
+    """
+
+    def __init__(self, driver: Driver, wanted: Strategy, *, monotonic: Clock = uptime) -> None:
+        self._driver = driver
+        self._wanted = wanted
+        self._monotonic = monotonic
+        self._is_capable: bool | None = None
+        self._chosen: Strategy | None = None
+        self._is_server_known = True
+        self._distrusted_until = 0.0
+
+    @property
+    def strategy(self) -> Strategy:
+        """What is in use; "auto" as long as that is to be found out by the next lease."""
+        return self._wanted if self._wanted != "auto" else self._chosen or "auto"
+
+    def forget(self) -> None:
+        """Find out anew: after a lost connection it may be another server."""
+        self._is_capable = self._chosen = None
+        self._is_server_known = False
+        self._distrusted_until = 0.0
+
+    async def detect(self, collection: Collection) -> None:
+        """Find out what is best, if that is to be done.
+
+        A failure is not kept: the next lease takes the safe way, and asks again.
+        """
+        if self.strategy != "auto" or self._monotonic() < self._distrusted_until:
+            return
+        try:
+            is_best = await self._is_sorted_update_good() and await _has_token_index(collection)
+        except PyMongoError as error:
+            logger.info("cannot tell yet how to claim best: %s", describe(error, 300))
+            return
+        self._chosen = UPDATE if is_best else FIND
+
+    async def lease(
+        self,
+        collection: Collection,
+        match: Document,
+        *,
+        token: str,
+        now: float,
+        until: float,
+        sort: Sort,
+        read_back: ReadBack | None = None,
+    ) -> Document | None:
+        """Lease the first match in the order of `sort` and return it as it is then; None if none.
+
+        `read_back` reads the one document that matches a filter, on the primary, where that is to
+        be done otherwise than by a plain find. If the read fails its lease is given back.
+        """
+        update = commands.claimed(token=token, until=until)
+        if await self._is_sorted_update_best(collection):
+            try:
+                if not await collection.update_one(match, update, sort=sort):
+                    return None
+                return await self._read_back(collection, token, now, read_back)
+            except OperationFailure as error:
+                if self._wanted == UPDATE or error.code not in NOT_UNDERSTOOD:
+                    raise
+                self._distrust(error)
+        return await collection.find_one_and_update(match, update, sort=sort)
+
+    async def needs_token_index(self) -> bool:
+        """Whether leases may have to be read back by their token."""
+        if self._wanted != "auto":
+            return self._wanted == UPDATE
+        return await self._is_sorted_update_good()
+
+    async def _read_back(
+        self, collection: Collection, token: str, now: float, read: ReadBack | None
+    ) -> Document | None:
+        """Return what the token was given to; None, a miss, if the lease is lost already."""
+        taken = commands.taken(token)
+        try:
+            return await (read or collection.find_one)(taken)
+        except BaseException:
+            await self._free(collection, taken, now)
+            raise
+
+    async def _free(self, collection: Collection, taken: Document, now: float) -> None:
+        try:
+            await collection.update_one(taken, commands.given_back(now=now))
+        except PyMongoError:
+            logger.warning("a lease that could not be read back runs out by itself", exc_info=True)
+
+    async def _is_sorted_update_best(self, collection: Collection) -> bool:
+        await self.detect(collection)
+        return self.strategy == UPDATE
+
+    async def _is_sorted_update_good(self) -> bool:
+        if self._is_capable is None:
+            if not self._is_server_known:
+                await self._driver.server_time()
+                self._is_server_known = True
+            self._is_capable = (
+                self._driver.wire_version >= SORTED_UPDATE_WIRE_VERSION
+                and await self._driver.has_atomic_sorted_updates()
+            )
+        return self._is_capable
+
+    def _distrust(self, error: OperationFailure) -> None:
+        logger.warning("the server rejected a sorted update: %s", describe(error, 300))
+        self.forget()
+        self._distrusted_until = self._monotonic() + DISTRUST
+
+
+async def _has_token_index(collection: Collection) -> bool:
+    try:
+        indexes = await collection.indexes()
+    except OperationFailure as error:
+        if error.code != UNAUTHORIZED:
+            raise
+        return False
+    return any(
+        same_keys(index, TOKEN_KEYS)
+        and index.get("partialFilterExpression") in (None, {"token": STRINGS})
+        for index in indexes
+    )

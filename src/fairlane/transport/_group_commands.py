@@ -1,0 +1,147 @@
+"""What is written about a group: its messages, its lives, the removal of its lock.
+
+Pure functions, as in `fairlane.lease.commands`; each filter says which race it closes.
+"""
+
+from collections.abc import Sequence
+
+from bson.int64 import Int64
+
+from fairlane.checks import PRIORITIES
+from fairlane.driver import Document
+from fairlane.lease import commands
+from fairlane.schema import EPOCH_STEP, floor_id
+
+__all__ = (
+    "abandoned",
+    "adopted",
+    "claimable",
+    "corrections",
+    "drained",
+    "parked",
+    "readied",
+    "settled",
+)
+
+
+def claimable(*, partition: int, min_priority: int, now: float) -> Document:
+    """Match groups of sufficient priority that may be leased."""
+    among = {"priority": PRIORITIES[min_priority:]}
+    return commands.due(partition=partition, now=now, among=among)
+
+
+def settled(
+    *, now: float, partition: int, done: Sequence[int], dead: Document | None = None
+) -> Document:
+    """Settle the leased messages: this write alone decides, deletion is clean-up.
+
+    `done` keeps them from being delivered again until their documents are gone; `dead` carries
+    what a dead letter needs, so a crash after this write loses nothing. `partition` is written
+    because the number of partitions may have changed since the group's life began.
+    """
+    values: Document = {
+        "token": None,
+        "available_at": now,
+        "attempts": 0,
+        "partition": partition,
+        "done": [Int64(seq) for seq in done],
+    }
+    if dead is not None:
+        values["dead"] = dead
+    return {"$set": values, "$unset": {"last_error": "", "is_new": "", "head": ""}}
+
+
+def parked(*, at: float, seq: int, attempt: int, error: str | None) -> Document:
+    """Give the group back until `at`; the head stays the head and its attempts stay counted.
+
+    `head` says whose attempts they are: a late publish with a smaller number may become the head.
+    """
+    update = commands.freed(at=at)
+    update["$set"].update(head=Int64(seq), attempts=attempt)
+    if error is not None:
+        update["$set"]["last_error"] = error
+    return {**update, "$unset": {"is_new": ""}}
+
+
+def corrections(group: Document, *, seq: int, floor: int | None) -> Document:
+    """Return what is wrong in a leased lock, now that its head and its floor are known.
+
+    `epoch`: a new life goes on above the lives before it. Race: the life before ends while this one
+    begins: its floor was raised before its lock was removed, so before this lock was made, so
+    before the floor was read.
+    `head`, `attempts`: they may belong to another message, which a late publish has pushed back.
+    The head of a first attempt is not noted: there is nothing to tell it from.
+    """
+    wrong: Document = {}
+    if floor is not None and floor >= group["epoch"]:
+        wrong["epoch"] = Int64(floor + 1)
+    head = group.get("head")
+    if head is None and group["attempts"] > 1:
+        wrong["head"] = Int64(seq)
+    elif head is not None and head != seq:
+        wrong.update(head=Int64(seq), attempts=1)
+    return wrong
+
+
+def drained(group_id: str, *, version: int | None, epoch: int, done: Sequence[int]) -> Document:
+    """Match the settled group if nothing was published and nobody claimed since.
+
+    Race: a publish between the claim's head read and this removal: it bumps `version` after its
+    insert, so the removal misses; if it bumps after the removal, it makes the lock anew.
+    `done` tells this life's last settlement from any other.
+    Race: a claim that was given back since: it had a higher `epoch` than the floor was raised to.
+    """
+    return {
+        "_id": group_id,
+        "token": None,
+        "version": version,
+        "epoch": epoch,
+        "done": list(done),
+    }
+
+
+def abandoned(group_id: str, token: str, *, version: int | None) -> Document:
+    """Match the leased group if nothing was published since the lease: it has no messages.
+
+    Race: a publish between the empty head read and this removal: it bumps `version`, so the
+    removal misses.
+    """
+    return {**commands.held(group_id, token), "version": version}
+
+
+def readied(
+    group_id: str, *, seq: int, messages: int, priority: int, partition: int, available_at: float
+) -> Document:
+    """Make the group claimable if it is new; a leased or parked group stays where it is.
+
+    `is_new` names the floor that the first lease must look at.
+
+    Race: `version` grows with every publish, which makes a concurrent removal miss (`drained`).
+    """
+    return {
+        "$inc": {"version": Int64(messages)},
+        "$setOnInsert": {
+            "available_at": available_at,
+            "token": None,
+            "priority": priority,
+            "partition": partition,
+            "attempts": 0,
+            "epoch": Int64(seq * EPOCH_STEP),
+            "is_new": floor_id(group_id),
+            "done": [],
+        },
+    }
+
+
+def adopted(lock: Document) -> Document:
+    """Give a lock of the original design what a claim looks for; what is there stays.
+
+    Race: a publish meanwhile counts `version` up from nothing: `$max` keeps its count.
+    """
+    defaults: Document = {"is_new": floor_id(lock["_id"])}
+    if lock.get("done") is None:
+        defaults["done"] = []
+    return {
+        "$set": defaults,
+        "$max": {"priority": 0, "version": Int64(0), "attempts": 0},
+    }
