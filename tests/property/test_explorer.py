@@ -1,17 +1,20 @@
 """The explorer itself: it leaves out nothing that matters, and it finds what is wrong."""
 
 import logging
+import sys
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from fairlane.lease import commands
+from fairlane.transport import _group_commands
 from property import small_scenes
 from property.explorer import Program, Scene, explore, replay
 from property.small_scenes import SCENES
 from property.world import World
 
+Command = Callable[..., Any]
 Change = Callable[[Any], Any]
 
 
@@ -52,32 +55,34 @@ def without_counting(update: Any) -> Any:
 
 
 DEFECTS = [
-    ("drained", without("version"), "ack_and_two_publishes", "I4"),
-    ("abandoned", without("version"), "publish_into_a_group_found_empty", "I4"),
-    ("held", without("token"), "slow_claim_and_new_owner", "epoch"),
-    ("held", without("token"), "late_ack_and_new_owner", "I1"),
-    ("parked", keeping_the_token, "ack_after_park_and_work", "I3"),
-    ("claimed", without_counting, "release_and_publish_and_work", "epoch"),
+    (_group_commands.drained, without("version"), "ack_and_two_publishes", "I4"),
+    (_group_commands.abandoned, without("version"), "publish_into_a_group_found_empty", "I4"),
+    (commands.held, without("token"), "slow_claim_and_new_owner", "epoch"),
+    (commands.held, without("token"), "late_ack_and_new_owner", "I1"),
+    (_group_commands.parked, keeping_the_token, "ack_after_park_and_work", "I3"),
+    (commands.claimed, without_counting, "release_and_publish_and_work", "epoch"),
 ]
 """A command, what is done to it, where that is found, and as what."""
 
 
-def spoil(patch: pytest.MonkeyPatch, name: str, change: Change) -> None:
-    right = getattr(commands, name)
-    patch.setattr(commands, name, lambda *args, **options: change(right(*args, **options)))
+def spoil(patch: pytest.MonkeyPatch, command: Command, change: Change) -> None:
+    home = sys.modules[command.__module__]
+    patch.setattr(
+        home, command.__name__, lambda *args, **options: change(command(*args, **options))
+    )
 
 
-@pytest.mark.parametrize(("name", "change", "scene", "violation"), DEFECTS)
+@pytest.mark.parametrize(("command", "change", "scene", "violation"), DEFECTS)
 async def test_spoiled_command_is_found(
-    monkeypatch: pytest.MonkeyPatch, name: str, change: Change, scene: str, violation: str
+    monkeypatch: pytest.MonkeyPatch, command: Command, change: Change, scene: str, violation: str
 ) -> None:
-    spoil(monkeypatch, name, change)
+    spoil(monkeypatch, command, change)
     with pytest.raises(AssertionError, match=violation):
         await explore(SCENES[scene])
 
 
 async def test_moves_of_a_failure_replay_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    spoil(monkeypatch, "drained", without("version"))
+    spoil(monkeypatch, _group_commands.drained, without("version"))
     scene = SCENES["ack_and_two_publishes"]
     with pytest.raises(AssertionError) as found:
         await explore(scene)
