@@ -1,5 +1,7 @@
 """Fixtures of the interleavings: worlds in memory and on the local server, by either driver."""
 
+import logging
+
 import pytest
 
 from property.hygiene import cheap_collections as cheap_collections
@@ -17,6 +19,12 @@ def _is_left_out(item: pytest.Item) -> bool:
     if item.get_closest_marker("memory_only") is None or not isinstance(item, pytest.Function):
         return False
     return not str(item.callspec.params["place"]).startswith("memory")
+
+
+@pytest.fixture
+def silence(caplog: pytest.LogCaptureFixture) -> None:
+    """Thousands of provoked errors are logged as they should be; formatting them takes longest."""
+    caplog.set_level(logging.CRITICAL, logger="fairlane")
 
 
 @pytest.fixture(params=PLACES)

@@ -8,7 +8,7 @@ from unittest.mock import patch
 from fairlane.transport import _claim
 from property.footprint import Footprint
 from property.scenes import EXPIRY
-from property.schedule_tree import GO, Move, Node, Redundant, Tree
+from property.schedule_tree import Move, Node, Redundant, Tree
 from property.scheduler import (
     Actor,
     Fate,
@@ -32,6 +32,7 @@ Program = Callable[[Actor, Participant], Coroutine[Any, Any, object]]
 Scene = Callable[[World], Awaitable[Mapping[str, Program]]]
 """Prepares a world and returns who acts in it: programs by their names."""
 
+# A crash before a call is one after the call before.
 FAULTS = (crash_after, cancel, cancel_after, lose_reply, refuse, refuse_for_good)
 FATES: dict[str, Fate] = {fate.__name__: fate for fate in (go, *FAULTS)}
 JUMP = Move("clock", "jump")
@@ -54,6 +55,7 @@ async def explore(
 
     Args:
         is_recent: the server has the commands that not every server has.
+        faults: how many may strike in one schedule.
         is_pruned: leave out schedules that differ only in the order of moves that do not meet.
     """
     stage, tree = MemoryStage(is_recent=is_recent), Tree(is_pruned=is_pruned)
@@ -79,7 +81,7 @@ async def replay(scene: Scene, moves: str, *, is_recent: bool = True) -> None:
 
 
 class OwnId:
-    """Stands in for a random id: unique for its participant, and the same in each schedule."""
+    """Stands in for a random id: unique beside the name of its participant, and always the same."""
 
     def __init__(self) -> None:
         self.hex = own_hex()
@@ -174,6 +176,3 @@ class Play:
                 await actor.meet(crash_before)
             assert actor.task is not None
             actor.task.exception()
-
-
-assert go.__name__ == GO

@@ -1,4 +1,7 @@
-"""Explore a scene completely and tell what is wrong with it, by its smallest schedule."""
+"""Explore a scene completely and tell what is wrong with it, by its smallest schedule.
+
+Every order of moves is played, in the plainest way, so that nothing can be left out by mistake.
+"""
 
 import itertools
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
@@ -8,7 +11,7 @@ from operator import itemgetter
 from typing import Any
 
 from property.known_subjects import SubjectStage
-from property.scheduler import Actor, Choose, Fate, Scheduler, every_schedule, go
+from property.scheduler import Actor, Choose, Fate, Scheduler, go
 from property.world import Participant, World
 
 __all__ = ("Cast", "Defect", "Program", "Scene", "defect_of", "expect_no_defect")
@@ -128,3 +131,42 @@ def turns(trace: list[str]) -> tuple[str, ...]:
         f"{name}: {', '.join(step for _, step in turn)}"
         for name, turn in groupby(moves, key=itemgetter(0))
     )
+
+
+class Walk:
+    """Repeats a given beginning of choices, then takes the first option; notes all choices."""
+
+    def __init__(self, beginning: list[int]) -> None:
+        self._beginning = beginning
+        self.made: list[tuple[int, int]] = []
+
+    def __call__(self, options: int) -> int:
+        number = len(self.made)
+        choice = self._beginning[number] if number < len(self._beginning) else 0
+        self.made.append((choice, options))
+        return choice
+
+    def next_beginning(self) -> list[int] | None:
+        """Return the choices of the next schedule up to the first new one; None after the last."""
+        made = list(self.made)
+        while made and made[-1][0] + 1 == made[-1][1]:
+            made.pop()
+        if not made:
+            return None
+        return [choice for choice, _ in made[:-1]] + [made[-1][0] + 1]
+
+
+async def every_schedule(play: Callable[[Choose], Awaitable[object]]) -> int:
+    """Play every schedule there is, depth first; return how many there were."""
+    number = 0
+    beginning: list[int] | None = []
+    while beginning is not None:
+        walk = Walk(beginning)
+        try:
+            await play(walk)
+        except Exception as error:
+            error.add_note(f"choices: {[choice for choice, _ in walk.made]}")
+            raise
+        number += 1
+        beginning = walk.next_beginning()
+    return number

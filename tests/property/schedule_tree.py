@@ -21,7 +21,7 @@ __all__ = ("GO", "Move", "Node", "Redundant", "Tree")
 
 GO = "go"
 NEED_A_WRITE = {"crash_after", "cancel_after", "lose_reply"}
-"""Faults that do what another one does, or nothing, where nothing was written."""
+"""Faults that do what another one does, where nothing was written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +55,7 @@ class Node:
 
     options: list[Move]
     asleep: dict[Move, Footprint]
+    is_pruned: bool = True
     made: dict[Move, Footprint] = field(default_factory=dict)
     move: Move | None = None
 
@@ -74,7 +75,8 @@ class Node:
         return {move: seen for move, seen in others.items() if not seen.meets(footprint)}
 
     def _is_new(self, move: Move) -> bool:
-        return not (move in self.made or move in self.asleep or self._is_pointless(move))
+        is_pointless = self.is_pruned and self._is_pointless(move)
+        return not (move in self.made or move in self.asleep or is_pointless)
 
     def _is_pointless(self, move: Move) -> bool:
         undisturbed = Move(move.actor)
@@ -96,7 +98,7 @@ class Tree:
 
     def arrive(self, state: int, options: list[Move], asleep: dict[Move, Footprint]) -> None:
         """Add a node for a new state at the end of the path; raise `Redundant` if it is old."""
-        node = Node(options, asleep if self._is_pruned else {})
+        node = Node(options, asleep if self._is_pruned else {}, is_pruned=self._is_pruned)
         if self._is_pruned:
             self._leave_out_known(state, node)
         if not node.choose():

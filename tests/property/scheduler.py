@@ -1,8 +1,8 @@
 """Decide at every driver call which participant goes on, and what becomes of its call.
 
 Only one participant moves at a time, from one of its driver calls to the next. All that is left to
-chance is a sequence of choices, each one of n options: drawn from a seed (`Dice`), or walked
-through from first to last (`every_schedule`). The same choices give the same run.
+chance is a sequence of choices, each one of n options: for instance
+drawn from a seed (`Dice`). The same choices give the same run.
 """
 
 import asyncio
@@ -18,7 +18,23 @@ from pymongo.errors import AutoReconnect, OperationFailure
 from property.script import Crashed, Outcome, outcome_of
 from property.wire import Call, Conduct, Step
 
-__all__ = ("Actor", "Choose", "Dice", "Fate", "Scheduler", "every_schedule", "go")
+__all__ = (
+    "Actor",
+    "Choose",
+    "Dice",
+    "Fate",
+    "Scheduler",
+    "cancel",
+    "cancel_after",
+    "crash_after",
+    "crash_before",
+    "go",
+    "lose_reply",
+    "number_ids",
+    "own_hex",
+    "refuse",
+    "refuse_for_good",
+)
 
 Choose = Callable[[int], int]
 """Picks one of n options."""
@@ -229,7 +245,7 @@ def number_ids() -> None:
 
 
 def own_hex() -> str:
-    """Return an id that only this participant uses; its first one is the same in every run."""
+    """Return an id that this participant has not had before, and has in every run."""
     return f"{next(IDS.get()):032x}"
 
 
@@ -275,42 +291,3 @@ async def cancel_after(actor: Actor, call: Call) -> Any:
     result = await call()
     actor.be_cancelled()
     return result
-
-
-class Walk:
-    """Repeats a given beginning of choices, then takes the first option; notes all choices."""
-
-    def __init__(self, beginning: list[int]) -> None:
-        self._beginning = beginning
-        self.made: list[tuple[int, int]] = []
-
-    def __call__(self, options: int) -> int:
-        number = len(self.made)
-        choice = self._beginning[number] if number < len(self._beginning) else 0
-        self.made.append((choice, options))
-        return choice
-
-    def next_beginning(self) -> list[int] | None:
-        """Return the choices of the next schedule up to the first new one; None after the last."""
-        made = list(self.made)
-        while made and made[-1][0] + 1 == made[-1][1]:
-            made.pop()
-        if not made:
-            return None
-        return [choice for choice, _ in made[:-1]] + [made[-1][0] + 1]
-
-
-async def every_schedule(play: Callable[[Choose], Awaitable[object]]) -> int:
-    """Play every schedule there is, depth first; return how many there were."""
-    number = 0
-    beginning: list[int] | None = []
-    while beginning is not None:
-        walk = Walk(beginning)
-        try:
-            await play(walk)
-        except Exception as error:
-            error.add_note(f"choices: {[choice for choice, _ in walk.made]}")
-            raise
-        number += 1
-        beginning = walk.next_beginning()
-    return number

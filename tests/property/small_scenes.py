@@ -103,11 +103,11 @@ async def ack_and_two_publishes(world: World) -> Programs:
 
 
 async def late(verb: str, world: World) -> Programs:
-    return {"v": await held(world, verb), "w": work, "clock": expiry(world)}
+    return {"v": await held(world, verb), "w": work, "time": expiry(world)}
 
 
 async def late_dead_letter_and_repair(world: World) -> Programs:
-    return {"v": await held(world, "dead_letter"), "r": repair, "clock": expiry(world)}
+    return {"v": await held(world, "dead_letter"), "r": repair, "time": expiry(world)}
 
 
 async def second_settlement(first: str, world: World) -> Programs:
@@ -116,11 +116,11 @@ async def second_settlement(first: str, world: World) -> Programs:
 
 async def slow_claim_and_new_owner(world: World) -> Programs:
     await (await world.join()).publish()
-    return {"v": claim, "w": work, "clock": expiry(world)}
+    return {"v": claim, "w": work, "time": expiry(world)}
 
 
 async def repair_and_publish(world: World) -> Programs:
-    return {"r": repair, "p": publish, "clock": expiry(world)}
+    return {"r": repair, "p": publish, "time": expiry(world)}
 
 
 async def repair_and_ack(world: World) -> Programs:

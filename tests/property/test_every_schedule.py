@@ -5,7 +5,6 @@ of the clock. Large scenes, and older servers, are explored without faults; `FAI
 allows so many everywhere. A failure prints its moves, which `explorer.replay` makes again.
 """
 
-import logging
 import os
 
 import pytest
@@ -13,14 +12,11 @@ import pytest
 from property.explorer import Scene, explore
 from property.small_scenes import LARGE, SCENES
 
+pytestmark = pytest.mark.usefixtures("silence")
+
 ASKED_FOR = os.environ.get("FAIRLANE_FAULTS")
 FAULTS = int(ASKED_FOR or "1")
 FEWER_FAULTS = int(ASKED_FOR or "0")
-
-
-@pytest.fixture(autouse=True)
-def silence(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.CRITICAL, logger="fairlane")
 
 
 @pytest.mark.timeout(0)

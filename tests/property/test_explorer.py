@@ -1,26 +1,25 @@
 """The explorer itself: it leaves out nothing that matters, and it finds what is wrong."""
 
-import logging
 import sys
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
+from fairlane import Lease
+from fairlane.driver import Document
 from fairlane.lease import commands
 from fairlane.transport import _group_commands
+from fairlane.transport._claim import Claimer
 from property import small_scenes
 from property.explorer import Program, Scene, explore, replay
 from property.small_scenes import SCENES
 from property.world import World
 
+pytestmark = pytest.mark.usefixtures("silence")
+
 Command = Callable[..., Any]
 Change = Callable[[Any], Any]
-
-
-@pytest.fixture(autouse=True)
-def silence(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.CRITICAL, logger="fairlane")
 
 
 async def publish_and_work(_: World) -> dict[str, Program]:
@@ -54,6 +53,11 @@ def without_counting(update: Any) -> Any:
     return {"$set": update["$set"], "$inc": {"attempts": 1}}
 
 
+def pulling_forward(update: Any) -> Any:
+    new = dict(update["$setOnInsert"])
+    return {**update, "$set": {"available_at": new.pop("available_at")}, "$setOnInsert": new}
+
+
 DEFECTS = [
     (_group_commands.drained, without("version"), "ack_and_two_publishes", "I4"),
     (_group_commands.abandoned, without("version"), "publish_into_a_group_found_empty", "I4"),
@@ -61,6 +65,9 @@ DEFECTS = [
     (commands.held, without("token"), "late_ack_and_new_owner", "I1"),
     (_group_commands.parked, keeping_the_token, "ack_after_park_and_work", "I3"),
     (commands.claimed, without_counting, "release_and_publish_and_work", "epoch"),
+    (commands.due, without("available_at"), "two_workers_on_one_group", "I3"),
+    (_group_commands.settled, keeping_the_token, "ack_after_ack_and_work", "I3"),
+    (_group_commands.readied, pulling_forward, "nack_and_publish_and_work", "I3"),
 ]
 """A command, what is done to it, where that is found, and as what."""
 
@@ -79,6 +86,19 @@ async def test_spoiled_command_is_found(
     spoil(monkeypatch, command, change)
     with pytest.raises(AssertionError, match=violation):
         await explore(SCENES[scene])
+
+
+async def test_claim_that_ignores_an_unfinished_death_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    right = Claimer._head_of
+
+    async def ignorant(self: Claimer[int], group: Document) -> Lease[int] | None:
+        return await right(self, {key: group[key] for key in group.keys() - {"dead"}})
+
+    monkeypatch.setattr(Claimer, "_head_of", ignorant)
+    with pytest.raises(AssertionError, match="hidden letters"):
+        await explore(SCENES["dead_letter_and_publish"])
 
 
 async def test_moves_of_a_failure_replay_it(monkeypatch: pytest.MonkeyPatch) -> None:

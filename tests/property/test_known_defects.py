@@ -4,7 +4,6 @@ Every scene is explored completely, on the original protocol and on the product.
 the original is the violated invariant, the smallest schedule that violates it, and how many do.
 """
 
-import logging
 from functools import partial
 from typing import Any
 
@@ -18,10 +17,7 @@ from property.scheduler import Actor, crash_after, go
 from property.wire import Step
 from property.world import Participant, World
 
-
-@pytest.fixture(autouse=True)
-def silence(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.CRITICAL, logger="fairlane")
+pytestmark = pytest.mark.usefixtures("silence")
 
 
 async def expect_defect_of_original_only(scene: Scene, defect: Defect) -> None:

@@ -1,7 +1,5 @@
 """Schedules of many participants at random, with crashes, errors, cancellations and time."""
 
-import logging
-
 import pytest
 
 from property.cast import MOODS, crowd
@@ -10,15 +8,11 @@ from property.sampling import play_at_random, seeds
 from property.small_scenes import LARGE, SCENES
 from property.world import MemoryStage, Stage
 
+pytestmark = pytest.mark.usefixtures("silence")
+
 IN_MEMORY = 2_500
 ON_SERVER = 8
 OF_EACH_SCENE = 5
-
-
-@pytest.fixture(autouse=True)
-def silence(caplog: pytest.LogCaptureFixture) -> None:
-    """Thousands of provoked errors are logged as they should be; formatting them takes longest."""
-    caplog.set_level(logging.CRITICAL, logger="fairlane")
 
 
 @pytest.mark.timeout(0)
