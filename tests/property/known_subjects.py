@@ -128,7 +128,7 @@ class SeedStage:
     async def fresh(self) -> World:
         self.clock.jump(START)
         self._database.clear()
-        return World(self, Log())
+        return World(self, Log(self.clock))
 
     async def transport(self, number: int) -> tuple[Any, Wire]:
         while len(self._transports) <= number:

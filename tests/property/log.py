@@ -10,7 +10,7 @@ A message is known by its event, a number that is unique in the run.
 """
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -33,12 +33,14 @@ class Story:
     delivered: list[int] = field(default_factory=list)
     seqs: set[int] = field(default_factory=set)
     settled_by: str | None = None
-    tried: set[str] = field(default_factory=set)
+    tried: list[str] = field(default_factory=list)
     redrives: int = 0
+    after: int | None = None
+    """The event before it in its group, if both were published by one call."""
 
     def state(self) -> object:
         """Return what the judge may still want to know of it, but for the order of things."""
-        tried, seqs = frozenset(self.tried), frozenset(self.seqs)
+        tried, seqs = tuple(sorted(self.tried)), frozenset(self.seqs)
         return self.is_published, bool(self.delivered), seqs, self.settled_by, tried, self.redrives
 
     @property
@@ -56,14 +58,21 @@ class Holding:
     redrives: int = 0
     is_live: bool = True
     settled_by: str | None = None
+    open: int = 0
+    """Settlements of which it is not known whether they happened."""
 
     def state(self) -> tuple[object, ...]:
         """Return what the judge may still want to know of it."""
-        return self.expires_at, self.redrives, self.is_live, self.settled_by or ""
+        return self.expires_at, self.redrives, self.is_live, self.settled_by or "", self.open
 
 
 class Log:
-    def __init__(self) -> None:
+    """Args:
+    clock: by which leases run out. Without it no refusal of a settlement is judged.
+    """
+
+    def __init__(self, clock: Callable[[], float] = lambda: math.inf) -> None:
+        self._clock = clock
         self.lines: list[str] = []
         self.violations: list[str] = []
         self.stories: dict[int, Story] = {}
@@ -80,6 +89,17 @@ class Log:
         event = len(self.stories)
         self.stories[event] = Story(event, group_id, self._note(f"publish {event} to {group_id}"))
         return event
+
+    def publishing_many(self, group_ids: Iterable[str]) -> list[int]:
+        """Note the call of a publish of several messages; those of a group keep their order."""
+        latest: dict[str, int] = {}
+        events = []
+        for group_id in group_ids:
+            event = self.publishing(group_id)
+            self.stories[event].after = latest.get(group_id)
+            latest[group_id] = event
+            events.append(event)
+        return events
 
     def published(self, event: int, seq: int) -> None:
         self._touch(reads=("publish called",), writes=("publish returned",))
@@ -109,14 +129,18 @@ class Log:
         self._note(f"{verb} {lease.event}")
         holding, story = self._holdings[lease.token], self.stories[lease.event]
         holding.is_live, holding.redrives = False, story.redrives
-        story.tried.add(verb)
+        holding.open += 1
+        story.tried.append(verb)
 
     def settled(self, verb: str, lease: Lease[Any], is_accepted: bool) -> None:
         self._touch(reads=("delivery",), writes=("settlement",))
         self._note(f"{verb} {lease.event}: {is_accepted}")
-        if not is_accepted:
-            return
         holding, story = self._holdings[lease.token], self.stories[lease.event]
+        holding.open -= 1
+        if not is_accepted:
+            story.tried.remove(verb)
+            self._judge_refusal(verb, holding)
+            return
         if holding.settled_by:
             self._blame(f"I3 {lease.event} settled by {holding.settled_by}, then by {verb}")
         holding.settled_by = verb
@@ -125,6 +149,15 @@ class Log:
             if story.settled_by:
                 self._blame(f"I1 {lease.event} settled by {story.settled_by}, then by {verb}")
             story.settled_by = verb
+
+    def not_settled(self, verb: str, lease: Lease[Any]) -> None:
+        """Note an error that says that nothing happened: the lease is held as before."""
+        self._touch(reads=("delivery",), writes=("settlement",))
+        self._note(f"{verb} {lease.event}: not applied")
+        holding = self._holdings[lease.token]
+        holding.open -= 1
+        holding.is_live = not (holding.open or holding.settled_by)
+        self.stories[lease.event].tried.remove(verb)
 
     def extended(self, lease: Lease[Any]) -> None:
         self._touch(reads=("delivery",), writes=("settlement",))
@@ -164,7 +197,7 @@ class Log:
     def expect_published_are_settled(self) -> None:
         """Judge a drain without repair: what a publish returned for needs none."""
         for story in self.stories.values():
-            if story.is_published and not (story.settled_by or story.tried & set(FINAL)):
+            if story.is_published and not (story.settled_by or {*story.tried} & {*FINAL}):
                 self._blame(f"I4 {story.event} is stranded until repair")
         self.expect_none()
 
@@ -178,8 +211,14 @@ class Log:
                 story.redrives += 1
                 story.settled_by = None if story.settled_by == "dead_letter" else story.settled_by
 
+    def _judge_refusal(self, verb: str, holding: Holding) -> None:
+        """A lease that nobody can have ended must not be refused."""
+        if not (holding.settled_by or holding.open) and self._clock() < holding.expires_at:
+            self._blame(f"{verb} of {holding.lease.event} refused while its lease was held")
+
     def _judge_delivery(self, story: Story, holding: Holding) -> None:
         lease = holding.lease
+        self._judge_place(story, lease)
         if story.settled_by:
             self._blame(f"I1 {story.event} delivered after {story.settled_by} was confirmed")
         if len(story.seqs | {lease.seq}) > 1 + story.redrives:
@@ -192,6 +231,12 @@ class Log:
             is_same_group = other.lease.group_id == lease.group_id
             if is_same_group and other.is_live and other.expires_at > holding.claimed_at:
                 self._blame(f"I3 {story.event} delivered while {other.lease.event} is leased")
+
+    def _judge_place(self, story: Story, lease: Lease[Any]) -> None:
+        if story.after is not None and not self.stories[story.after].delivered:
+            self._blame(f"I2 {story.event} delivered before {story.after}, published by one call")
+        if lease.group_id != story.group_id:
+            self._blame(f"{story.event} of {story.group_id} delivered in {lease.group_id}")
 
     def _judge_end(self, story: Story, *, is_dead: bool) -> None:
         is_acked = story.settled_by == "ack"

@@ -46,12 +46,14 @@ SETTLEMENTS = tuple(name for name in MOVES if name != "extend")
 FINAL = ("ack", "dead_letter")
 
 
-async def leased(world: World, worker: Participant, *, messages: int = 2) -> Lease[Any]:
+async def leased(
+    world: World, worker: Participant, *, messages: int = 2, visibility: float = VISIBILITY
+) -> Lease[Any]:
     """Publish some messages to one group and lease the first."""
     publisher = await world.join()
     for _ in range(messages):
         await publisher.publish()
-    return await worker.claimed()
+    return await worker.claimed(visibility)
 
 
 async def died(

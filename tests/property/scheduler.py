@@ -17,6 +17,7 @@ from pymongo.errors import AutoReconnect, OperationFailure
 
 from property.script import Crashed, Outcome, outcome_of
 from property.wire import Call, Conduct, Step
+from property.world import Refused
 
 __all__ = (
     "Actor",
@@ -50,6 +51,14 @@ Turn = Callable[[list["Actor"]], Awaitable[object]]
 PAUSE = "pause"
 IDS: contextvars.ContextVar[Iterator[int]] = contextvars.ContextVar("IDS")
 """The ids that a participant has not used yet."""
+
+
+class NotSent(Refused, AutoReconnect):
+    pass
+
+
+class NotAllowed(Refused, OperationFailure):
+    pass
 
 
 class Dice:
@@ -269,11 +278,11 @@ async def crash_after(actor: Actor, call: Call) -> Any:
 
 
 async def refuse(_: Actor, __: Call) -> Any:
-    raise AutoReconnect("connection closed before the command was sent")
+    raise NotSent("connection closed before the command was sent")
 
 
 async def refuse_for_good(_: Actor, __: Call) -> Any:
-    raise OperationFailure("not authorized", 13)
+    raise NotAllowed("not authorized", 13)
 
 
 async def lose_reply(_: Actor, call: Call) -> Any:

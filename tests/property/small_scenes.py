@@ -9,7 +9,7 @@ from property.cast import attempted
 from property.explorer import Program, Scene
 from property.scenes import EXPIRY, MOVES, SETTLEMENTS, died, leased
 from property.scheduler import Actor
-from property.world import Participant, World
+from property.world import VISIBILITY, Participant, World
 
 __all__ = ("LARGE", "SCENES")
 
@@ -56,9 +56,9 @@ async def repair(actor: Actor, self: Participant) -> None:
     await attempted(actor, self.repair())
 
 
-async def held(world: World, *verbs: str) -> Program:
+async def held(world: World, *verbs: str, visibility: float = VISIBILITY) -> Program:
     """Return the program of somebody who holds a lease, and who is in no hurry to end it."""
-    lease = await leased(world, await world.join(), messages=1)
+    lease = await leased(world, await world.join(), messages=1, visibility=visibility)
 
     async def settle(actor: Actor, self: Participant) -> None:
         for verb in verbs:
@@ -124,8 +124,10 @@ async def repair_and_publish(world: World) -> Programs:
 
 
 async def repair_and_ack(world: World) -> Programs:
-    settle = await held(world, "ack")
-    world.clock.advance(10.0)
+    """A publisher died half-way during a long lease; repair sees the lock, and passes it by."""
+    settle = await held(world, "ack", visibility=3_000.0)
+    await died(world, "locks.upsert", Participant.publish)
+    world.clock.advance(70.0)
     return {"r": repair, "v": settle}
 
 

@@ -5,12 +5,14 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from pymongo.errors import PyMongoError
 
 from fairlane import Lease
 from fairlane.driver import Document
 from fairlane.lease import commands
 from fairlane.transport import _group_commands
 from fairlane.transport._claim import Claimer
+from fairlane.transport._settle import Settler
 from property import small_scenes
 from property.explorer import Program, Scene, explore, replay
 from property.small_scenes import SCENES
@@ -86,6 +88,38 @@ async def test_spoiled_command_is_found(
     spoil(monkeypatch, command, change)
     with pytest.raises(AssertionError, match=violation):
         await explore(SCENES[scene])
+
+
+async def deleting_all_the_same(self: Settler, lease: Lease[int], update: Document) -> bool:
+    match = commands.held(lease.group_id, lease.token)
+    try:
+        is_held = await self._store.locks.update_one(match, update)
+    except PyMongoError:
+        await self._store.messages.delete_one({"_id": lease.seq})
+        raise
+    if not is_held:
+        await self._store.messages.delete_one({"_id": lease.seq})
+    return is_held
+
+
+@pytest.mark.parametrize("scene", ["two_workers_on_one_group", "late_ack_and_new_owner"])
+async def test_refused_ack_that_deletes_its_message_is_found(
+    monkeypatch: pytest.MonkeyPatch, scene: str
+) -> None:
+    monkeypatch.setattr(Settler, "_change", deleting_all_the_same)
+    with pytest.raises(AssertionError, match="I4"):
+        await explore(SCENES[scene])
+
+
+async def test_long_lease_that_does_not_look_again_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def sure(*_: object) -> bool:
+        return True
+
+    monkeypatch.setattr(Settler, "_is_still_last", sure)
+    with pytest.raises(AssertionError, match="I5"):
+        await explore(SCENES["repair_and_ack"])
 
 
 async def test_claim_that_ignores_an_unfinished_death_is_found(

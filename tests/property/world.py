@@ -16,6 +16,7 @@ __all__ = (
     "PLACES",
     "MemoryStage",
     "Participant",
+    "Refused",
     "ServerStage",
     "Stage",
     "World",
@@ -33,6 +34,10 @@ ALL_PLACES = (*PLACES, "motor-old", "pymongo")
 START = 1_000_000.0
 HOUR = 3_600.0
 VISIBILITY = 30.0
+
+
+class Refused(Exception):
+    """Marks errors of calls of which the server has certainly applied nothing."""
 
 
 class Participant:
@@ -53,7 +58,7 @@ class Participant:
         return event
 
     async def publish_many(self, *group_ids: str) -> list[int]:
-        events = [self._log.publishing(group_id) for group_id in group_ids]
+        events = self._log.publishing_many(group_ids)
         seqs = await self.transport.publish_many(list(zip(group_ids, events, strict=True)))
         for event, seq in zip(events, seqs, strict=True):
             self._log.published(event, seq)
@@ -115,7 +120,11 @@ class Participant:
 
     async def _settle(self, verb: str, lease: Lease[Any], *args: Any) -> bool:
         self._log.settling(verb, lease)
-        is_accepted: bool = await getattr(self.transport, verb)(lease, *args)
+        try:
+            is_accepted: bool = await getattr(self.transport, verb)(lease, *args)
+        except Refused:
+            self._log.not_settled(verb, lease)
+            raise
         self._log.settled(verb, lease, is_accepted)
         return is_accepted
 
@@ -260,7 +269,7 @@ class MemoryStage:
     async def fresh(self) -> World:
         self.clock.jump(START)
         self._database.clear()
-        return World(self, Log())
+        return World(self, Log(self.clock))
 
     def contents(self) -> object:
         return self._database.contents()
@@ -296,7 +305,7 @@ class ServerStage:
             collection: Any = getattr(transport._store, part)
             await collection._inner.delete_many({"_id": {"$ne": "settings"}})
         self.leftovers = PARTS
-        return World(self, Log())
+        return World(self, Log(self.clock))
 
     async def transport(self, number: int) -> tuple[Transport, Wire]:
         while len(self._transports) <= number:
