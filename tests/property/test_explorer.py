@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from fairlane.lease import commands
+from fairlane.transport import _group_commands
 from property import small_scenes
 from property.explorer import Program, Scene, explore, replay
 from property.small_scenes import SCENES
@@ -63,8 +64,9 @@ DEFECTS = [
 
 
 def spoil(patch: pytest.MonkeyPatch, name: str, change: Change) -> None:
-    right = getattr(commands, name)
-    patch.setattr(commands, name, lambda *args, **options: change(right(*args, **options)))
+    home = commands if hasattr(commands, name) else _group_commands
+    right = getattr(home, name)
+    patch.setattr(home, name, lambda *args, **options: change(right(*args, **options)))
 
 
 @pytest.mark.parametrize(("name", "change", "scene", "violation"), DEFECTS)
