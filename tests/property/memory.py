@@ -43,6 +43,7 @@ class MemoryDatabase:
         store.driver.client = self
         store.driver.server_time = _no_server_time
         store._ensure_indexes = False
+        store._monotonic = lambda: 0.0  # the settings never age: reading them again is no step
         return transport
 
     def contents(self) -> object:

@@ -137,9 +137,11 @@ class Run(Generic[E]):
     def _start_maintenance(self, group: TaskGroup) -> None:
         source = self._source
         if isinstance(source, Repairable):
-            group.start_soon(self._maintain, "repairing", source.repair, REPAIR_SECONDS)
+            group.start_soon(self._maintain, "repairing", lambda: source.repair(), REPAIR_SECONDS)
         if isinstance(source, Reconcilable):
-            group.start_soon(self._maintain, "reconciling", source.reconcile, RECONCILE_SECONDS)
+            group.start_soon(
+                self._maintain, "reconciling", lambda: source.reconcile(), RECONCILE_SECONDS
+            )
 
     async def _maintain(
         self, what: str, task: Callable[[], Coroutine[Any, Any, object]], seconds: float
