@@ -190,6 +190,12 @@ async def test_auto_is_known_when_the_transport_is_open(auto: Transport) -> None
         assert auto.strategy in STRATEGIES
 
 
+async def test_explicit_ensure_indexes_knows_the_server(auto: Transport) -> None:
+    """A deployment step calls nothing before it."""
+    await auto.ensure_indexes()
+    assert auto._store.driver.wire_version > 0
+
+
 async def test_auto_never_updates_in_order_on_a_server_that_is_known_to_do_it_wrong(
     auto: Transport, database: Any
 ) -> None:

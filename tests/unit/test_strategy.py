@@ -25,6 +25,7 @@ class Server:
     """A server, as driver and as collection: answers, and remembers what it was asked."""
 
     wire_version: int = 25
+    is_known: bool = True
     is_atomic: bool = True
     indexes_there: list[Any] = field(default_factory=lambda: [CLAIM_INDEX, TOKEN_INDEX])
     due: int = 1_000
@@ -40,6 +41,7 @@ class Server:
 
     async def server_time(self) -> float:
         self._answer("hello")
+        self.is_known = True
         return 0.0
 
     async def has_atomic_sorted_updates(self) -> bool:
@@ -194,7 +196,7 @@ async def test_after_a_failover_the_new_server_is_asked(
     with pytest.raises(NotPrimaryError):
         await lease()
     lease.leaser.forget()  # what the driver adapter does at such an error
-    vars(old).update(vars(new))
+    vars(old).update({**vars(new), "is_known": False})
     old.take()
     assert await lease() == LEASED
     assert lease.strategy == strategy
@@ -322,6 +324,12 @@ async def test_token_index_is_needed_where_leases_may_be_read_back(
     strategy: Strategy, server: Server, is_needed: bool
 ) -> None:
     assert await Lease(server, strategy).leaser.needs_token_index() == is_needed
+
+
+async def test_server_that_said_nothing_yet_is_asked_before_the_indexes_are_made() -> None:
+    server = Server(is_known=False)
+    assert await Lease(server).leaser.needs_token_index()
+    assert server.take() == ["hello", "buildInfo"]
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)

@@ -36,6 +36,7 @@ class Driver:
         self.has_cross_collection_bulk: bool = False
         self.has_union: bool = False
         self.wire_version: int = 0
+        self.is_known: bool = False
         self.on_disconnect: Callable[[], None] = lambda: None
         # mongomock gives a database for every unknown attribute
         wanted = WriteConcern() if self.kind == "mongomock" else client.write_concern
@@ -63,8 +64,10 @@ class Driver:
         None from an in-process fake, which has no server.
         """
         if self.kind == "mongomock":
+            self.is_known = True
             return None
         reply = await self._hello()
+        self.is_known = True
         self.wire_version = wire_version = int(reply.get("maxWireVersion", 0))
         self.has_cross_collection_bulk = (
             wire_version >= CROSS_COLLECTION_BULK_WIRE_VERSION

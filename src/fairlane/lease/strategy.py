@@ -56,7 +56,6 @@ class Leaser:
         self._monotonic = monotonic
         self._is_capable: bool | None = None
         self._chosen: Strategy | None = None
-        self._is_server_known = True
         self._distrusted_until = 0.0
 
     @property
@@ -67,7 +66,7 @@ class Leaser:
     def forget(self) -> None:
         """Find out anew: after a lost connection it may be another server."""
         self._is_capable = self._chosen = None
-        self._is_server_known = False
+        self._driver.is_known = False
         self._distrusted_until = 0.0
 
     async def detect(self, collection: Collection) -> None:
@@ -141,9 +140,8 @@ class Leaser:
 
     async def _is_sorted_update_good(self) -> bool:
         if self._is_capable is None:
-            if not self._is_server_known:
+            if not self._driver.is_known:
                 await self._driver.server_time()
-                self._is_server_known = True
             self._is_capable = (
                 self._driver.wire_version >= SORTED_UPDATE_WIRE_VERSION
                 and await self._driver.has_atomic_sorted_updates()
