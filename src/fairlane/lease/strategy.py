@@ -30,7 +30,7 @@ DISTRUST = 60.0
 # Amazon DocumentDB), IDLUnknownField: said before anything is written.
 NOT_UNDERSTOOD = frozenset({2, 9, 72, 115, 238, 303, 40415})
 
-logger = logging.getLogger(__name__)
+logger: logging.Logger = logging.getLogger(__name__)
 
 
 def checked_strategy(value: object) -> Strategy:
