@@ -7,7 +7,7 @@ URL = "mongodb://localhost:27017"
 
 # [open]
 async def work() -> None:
-    async with AsyncMongoTransport.from_url(URL, "app", partitions=16) as transport:
+    async with AsyncMongoTransport.from_url(URL, "shop", partitions=16) as transport:
         await transport.publish("order-42", {"kind": "paid"})
         lease = await transport.claim("worker-1")
         if lease:
@@ -20,7 +20,7 @@ async def work() -> None:
 
 # [change]
 async def change() -> None:
-    async with AsyncMongoTransport.from_url(URL, "app") as transport:
+    async with AsyncMongoTransport.from_url(URL, "shop") as transport:
         await transport.repartition(32)
 
 
@@ -30,6 +30,8 @@ async def change() -> None:
 async def main() -> None:
     await work()
     await change()
+    async with AsyncMongoTransport.from_url(URL, "shop") as transport:
+        await transport.drop()  # the stored number too, so that this can be run again
 
 
 asyncio.run(main())

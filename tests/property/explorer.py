@@ -155,7 +155,9 @@ class Play:
         if move == JUMP:
             self._world.clock.advance(EXPIRY)
             return
-        (actor,) = [actor for actor in self._cast if actor.name == move.actor]
+        (actor,) = [actor for actor in self._cast if actor.name == move.actor] or [None]
+        if actor is None or actor.parked_at is None:
+            raise ValueError(f"{move.actor} has no move now")
         actor.note(self._world.clock())
         await actor.meet(FATES[move.fate])
 

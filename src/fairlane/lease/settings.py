@@ -106,7 +106,8 @@ class Settings:
             raise ConfigurationError(
                 f"{counters.name!r} is set to partitions={found.partitions}, this program asks for "
                 f"partitions={self._wanted}: leave partitions out to use what is stored, or change "
-                f"it for all programs: `await transport.repartition({self._wanted})`"
+                "it for all programs, by a transport that was opened without partitions: "
+                f"`await transport.repartition({self._wanted})`"
             )
         return found
 

@@ -1,0 +1,18 @@
+"""Play one schedule of a small scene again: `python -m property.replay SCENE "MOVES"`, in tests."""
+
+import asyncio
+import logging
+import sys
+
+from property.explorer import replay
+from property.small_scenes import LARGE, SCENES
+
+
+def main(scene: str, moves: str) -> None:
+    asyncio.run(replay((SCENES | LARGE)[scene], moves))
+    sys.stdout.write("every invariant holds\n")
+
+
+if __name__ == "__main__":
+    logging.disable()  # provoked errors
+    main(*sys.argv[1:])
