@@ -2,7 +2,6 @@
 
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any
 
 import pymongo.common
@@ -23,15 +22,8 @@ from property.world import Participant, ServerStage
 
 Transport = AsyncMongoTransport[Any]
 
-HERE = Path(__file__).parent
-LEAVES_SOCKETS = pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
-"""`AsyncMongoClient` forgets to close a socket whose connecting was broken off (PyMongo 4.20)."""
-
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    for item in items:
-        if item.path.is_relative_to(HERE) and "pymongo" in item.nodeid:
-            item.add_marker(LEAVES_SOCKETS)
     if "whole_matrix" in (config.option.markexpr or ""):
         return
     left_out = [item for item in items if item.get_closest_marker("whole_matrix")]
