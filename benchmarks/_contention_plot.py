@@ -8,13 +8,12 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from benchmarks._contention_published import FITTED, PUBLISHED, Published
-from benchmarks._contention_simulation import Workload, estimate
+from benchmarks._contention_simulation import Workload, simulate
 
 __all__ = ("draw",)
 
 SERIES = ((50_000, 256, "#b45309"), (100_000, 512, "#1d4ed8"))
 COUNTS = tuple(2**n for n in range(10))
-_SCALE = 10
 
 Line = list[tuple[int, float, float]]
 """Partitions, claims per second, conflicts per claim."""
@@ -51,7 +50,7 @@ def _published(rows: list[Published]) -> Line:
 def _modelled(workload: Workload) -> Line:
     line = []
     for partitions in COUNTS:
-        outcome = estimate(replace(workload, partitions=partitions), FITTED, scale=_SCALE)
+        outcome = simulate(replace(workload, partitions=partitions), FITTED)
         depth = workload.depth
         line.append((partitions, depth / outcome.seconds, outcome.conflicts / depth))
     return line

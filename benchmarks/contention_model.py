@@ -10,14 +10,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from benchmarks._contention_published import FITTED, calibrated, fit_table, rough
-from benchmarks._contention_simulation import Costs, Outcome, Workload, estimate
+from benchmarks._contention_simulation import Costs, Outcome, Workload, simulate
 
 __all__ = ("Choice", "compared", "main", "recommended")
 
 MOTOR = 130e-6
 """Client time of a command through Motor, in seconds, measured under concurrency."""
 
-_SIMULATED = 20_000
 _NEAR = 1.1
 """The fit is no nearer to the truth than this, so smaller differences mean nothing."""
 
@@ -32,11 +31,10 @@ class Choice:
 
 def compared(workload: Workload, costs: Costs, *, seed: int = 1) -> list[Choice]:
     """Simulate 1, 2, 4... partitions, up to four for each claimer, one seed for all."""
-    scale = max(1, workload.depth // _SIMULATED)
     choices, partitions = [], 1
     while partitions <= 4 * workload.claimers:
         trial = replace(workload, partitions=partitions)
-        outcome = estimate(trial, costs, scale=scale, seed=seed)
+        outcome = simulate(trial, costs, seed=seed)
         choices.append(Choice(partitions=partitions, outcome=outcome))
         partitions *= 2
     return choices
@@ -80,7 +78,8 @@ def advice(options: argparse.Namespace) -> Iterator[str]:
 
 
 def calibration(cores: float) -> Iterator[str]:
-    costs = calibrated(rough(cores))
+    near = calibrated(rough(cores), scale=10, rounds=8)
+    costs = calibrated(near, scale=1, rounds=4)
     yield repr(costs)
     yield from fit_table(costs)
 
@@ -103,8 +102,8 @@ def arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--stays", action="store_true", help="claimed documents stay in range")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--fit", action="store_true", help="compare with the published tables")
-    parser.add_argument("--scale", type=_positive, default=10, help="of --fit: 1 simulates all")
-    parser.add_argument("--calibrate", action="store_true", help="fit the costs anew (minutes)")
+    parser.add_argument("--scale", type=_positive, default=1, help="of --fit: simulate a part only")
+    parser.add_argument("--calibrate", action="store_true", help="fit the costs anew (an hour)")
     parser.add_argument("--plot", type=Path, metavar="FILE", help="needs fairlane[bench]")
     return parser.parse_args(argv)
 
@@ -119,7 +118,7 @@ def _report(options: argparse.Namespace) -> Iterator[str]:
     if options.calibrate:
         return calibration(options.cores)
     if options.fit:
-        return fit_table(scale=options.scale)
+        return fit_table(scale=options.scale, seed=options.seed)
     return plot(options.plot) if options.plot else advice(options)
 
 
