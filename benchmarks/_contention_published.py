@@ -109,7 +109,7 @@ def predicted(row: Published, costs: Costs = FITTED, *, scale: int = 1, seed: in
 def calibrated(start: Costs, *, scale: int, rounds: int, restarts: bool = True) -> Costs:
     """Search from a start for the costs that fit all times and all conflict counts.
 
-    Scaled down it is quick and finds the region, but its times come out up to a sixth too long.
+    Scaled down it is quick and finds the region, but its times come out up to a fifth too long.
     What the start says costs nothing stays so.
     """
 
