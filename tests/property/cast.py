@@ -7,9 +7,10 @@ from typing import Any
 from pymongo.errors import PyMongoError
 
 from fairlane import Lease
-from property.explorer import Program, Scene
+from property.actors import Actor, Program
+from property.explorer import Scene
 from property.scenes import MOVES
-from property.scheduler import Actor, Choose, Dice
+from property.scheduler import Choose, Dice
 from property.script import Outcome
 from property.world import Participant, World
 

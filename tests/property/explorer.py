@@ -1,18 +1,14 @@
 """Explore a small scene completely: every schedule, with at most so many faults anywhere."""
 
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 from unittest.mock import patch
 
 from fairlane.transport import _claim
-from property.footprint import Footprint
-from property.scenes import EXPIRY
-from property.schedule_tree import Move, Node, Redundant, Tree
-from property.scheduler import (
+from property.actors import (
     Actor,
     Fate,
-    Scheduler,
+    Program,
     cancel,
     cancel_after,
     crash_after,
@@ -24,11 +20,14 @@ from property.scheduler import (
     refuse,
     refuse_for_good,
 )
-from property.world import MemoryStage, Participant, World
+from property.footprint import Footprint
+from property.scenes import EXPIRY
+from property.schedule_tree import Move, Node, Redundant, Tree
+from property.scheduler import run, seat
+from property.world import MemoryStage, World
 
-__all__ = ("Explored", "Program", "Scene", "explore", "replay")
+__all__ = ("Explored", "Scene", "explore", "replay")
 
-Program = Callable[[Actor, Participant], Coroutine[Any, Any, object]]
 Scene = Callable[[World], Awaitable[Mapping[str, Program]]]
 """Prepares a world and returns who acts in it: programs by their names."""
 
@@ -102,14 +101,10 @@ class Play:
         """Play and judge; return what tells this ending from others."""
         number_ids()
         self._world = await self._stage.fresh()
-        scheduler = Scheduler(lambda _: 0)
-        programs: dict[Actor, Coroutine[Any, Any, object]] = {}
-        for name, program in (await scene(self._world)).items():
-            actor = Actor(name)
-            programs[actor] = program(actor, await self._world.join(scheduler.conduct(actor)))
+        programs = await seat(self._world, await scene(self._world))
         self._cast = list(programs)
         try:
-            await scheduler.run(programs, self._turn)
+            await run(programs, self._turn)
             ending = self._ending()
             await self._world.expect_stats_agree()
             await self._world.check()
@@ -155,7 +150,7 @@ class Play:
         if move == JUMP:
             self._world.clock.advance(EXPIRY)
             return
-        (actor,) = [actor for actor in self._cast if actor.name == move.actor] or [None]
+        actor = next((actor for actor in self._cast if actor.name == move.actor), None)
         if actor is None or actor.parked_at is None:
             raise ValueError(f"{move.actor} has no move now")
         actor.note(self._world.clock())

@@ -4,19 +4,17 @@ Every order of moves is played, in the plainest way, so that nothing can be left
 """
 
 import itertools
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from itertools import groupby
 from operator import itemgetter
-from typing import Any
 
+from property.actors import Fate, Program, go
 from property.known_subjects import SubjectStage
-from property.scheduler import Actor, Choose, Fate, Scheduler, go
-from property.world import Participant, World
+from property.scheduler import Choose, Lots, Seated, join, run
+from property.world import World
 
-__all__ = ("Cast", "Defect", "Program", "Scene", "defect_of", "expect_no_defect")
-
-Program = Callable[[Actor, Participant], Coroutine[Any, Any, object]]
+__all__ = ("Cast", "Defect", "Scene", "defect_of", "expect_no_defect")
 
 
 async def nothing() -> None:
@@ -108,20 +106,19 @@ async def perform(
     """Play one schedule of the scene; return its moves and what is wrong with it."""
     world = await stage.fresh()
     cast = await scene(world)
-    scheduler = Scheduler(choose, fates=cast.fates)
-    programs: dict[Actor, Coroutine[Any, Any, object]] = {}
+    lots = Lots(choose, fates=cast.fates)
+    programs: Seated = {}
     for name, program in cast.programs.items():
-        actor = Actor(name)
-        participant = await world.join(scheduler.conduct(actor))
+        actor, participant = await join(world, name)
         await stage.set_wall(participant, cast.ahead.get(name, 0.0))
         programs[actor] = program(actor, participant)
     try:
-        await scheduler.run(programs)
+        await run(programs, lots.turn)
         await cast.epilogue()
         await world.check()
     except AssertionError as error:
-        return scheduler.trace, error
-    return scheduler.trace, None
+        return lots.trace, error
+    return lots.trace, None
 
 
 def turns(trace: list[str]) -> tuple[str, ...]:

@@ -6,16 +6,9 @@ plays n schedules drawn at random instead of the usual ones.
 
 import os
 import random
-from collections.abc import Coroutine, Iterator
-from typing import Any
+from collections.abc import Iterator
 
-from property.explorer import Scene
-from property.scenes import EXPIRY
-from property.scheduler import (
-    Actor,
-    Choose,
-    Dice,
-    Scheduler,
+from property.actors import (
     cancel,
     cancel_after,
     crash_after,
@@ -25,6 +18,9 @@ from property.scheduler import (
     refuse,
     refuse_for_good,
 )
+from property.explorer import Scene
+from property.scenes import EXPIRY
+from property.scheduler import Choose, Dice, Lots, run, seat
 from property.world import VISIBILITY, Stage
 
 __all__ = ("play_at_random", "seeds")
@@ -52,15 +48,12 @@ async def play_at_random(stage: Stage, scene: Scene, seed: int) -> None:
         if not choose(25):
             world.clock.advance(STEPS_OF_TIME[choose(len(STEPS_OF_TIME))])
 
-    scheduler = Scheduler(Dice(seed), fates=FATES, interlude=pass_time)
-    programs: dict[Actor, Coroutine[Any, Any, object]] = {}
-    for name, program in (await scene(world)).items():
-        actor = Actor(name)
-        programs[actor] = program(actor, await world.join(scheduler.conduct(actor)))
+    lots = Lots(Dice(seed), fates=FATES, interlude=pass_time)
+    programs = await seat(world, await scene(world))
     try:
-        await scheduler.run(programs)
+        await run(programs, lots.turn)
         await world.expect_stats_agree()
         await world.check(full_repair=True)
     except Exception as error:
-        error.add_note("\n".join((f"FAIRLANE_SEED={seed}", *scheduler.trace, *world.log.lines)))
+        error.add_note("\n".join((f"FAIRLANE_SEED={seed}", *lots.trace, *world.log.lines)))
         raise

@@ -5,10 +5,10 @@ A participant pauses before each operation, so that everything else may happen b
 
 from functools import partial
 
+from property.actors import Actor, Program
 from property.cast import attempted
-from property.explorer import Program, Scene
+from property.explorer import Scene
 from property.scenes import EXPIRY, MOVES, SETTLEMENTS, died, leased
-from property.scheduler import Actor
 from property.world import VISIBILITY, Participant, World
 
 __all__ = ("LARGE", "SCENES")

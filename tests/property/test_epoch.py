@@ -2,7 +2,7 @@
 
 import pytest
 
-from property.scheduler import Actor, Scheduler
+from property.scheduler import join, start
 from property.script import Happening, Script, at_every_point
 from property.world import ALL_PLACES, Participant, Stage, World
 
@@ -61,14 +61,14 @@ async def test_epoch_grows_when_a_late_head_is_released_before_the_removal_of_it
 ) -> None:
     """The removal must not forget an epoch that was given out after the floor was raised."""
     world = await stage.fresh()
-    scheduler = Scheduler(lambda _: 0)
-    late, acker, other = Actor("late"), Actor("acker"), Actor("other")
-    participants = [await world.join(scheduler.conduct(actor)) for actor in (late, acker, other)]
-    await scheduler.start({late: participants[0].publish(), acker: _life(participants[1])})
+    late, publisher = await join(world, "late")
+    acker, worker = await join(world, "acker")
+    other, releaser = await join(world, "other")
+    await start({late: publisher.publish(), acker: _life(worker)})
     await late.reach("messages.insert")
     await acker.reach("locks.delete_one")
     await late.reach("locks.upsert")
-    await scheduler.start({other: _claim_and_release(participants[2])})
+    await start({other: _claim_and_release(releaser)})
     for actor in (other, acker, late):
         await actor.finish()
     await world.check()

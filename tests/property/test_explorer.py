@@ -14,7 +14,8 @@ from fairlane.transport import _group_commands
 from fairlane.transport._claim import Claimer
 from fairlane.transport._settle import Settler
 from property import small_scenes
-from property.explorer import Program, Scene, explore, replay
+from property.actors import Program
+from property.explorer import Scene, explore, replay
 from property.small_scenes import SCENES
 from property.world import World
 

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from fairlane import Lease
+from property.actors import Actor, crash_after, go
 from property.known_exploration import Cast, Defect, Scene, defect_of, expect_no_defect
 from property.known_subjects import ProductStage, SeedStage
 from property.scenes import EXPIRY, MOVES, died, leased
-from property.scheduler import Actor, crash_after, go
 from property.wire import Step
 from property.world import Participant, World
 
