@@ -8,6 +8,7 @@ from typing import Any
 import anyio
 from pymongo.errors import PyMongoError
 
+from integration.wire.codes import CODES
 from integration.wire.proxy import Fault, Kind, Proxy
 from soak.fleet import Fleet
 from soak.plan import VISIBILITY
@@ -15,7 +16,6 @@ from soak.work import APP_NAME
 
 __all__ = ("Losses", "Refusals", "is_over_within", "kill_now_and_then")
 
-CODES = (10107, 91, 11600, 189, 6, 89, 112, 50)
 COMMANDS = ("findAndModify", "find", "aggregate", "update", "bulkWrite", "insert", "delete")
 KINDS: tuple[Kind, ...] = ("cut before", "lose reply", "cut after", "delay", "delay")
 DELAYS = (0.1, 0.5, 1.1, 1.3)

@@ -8,22 +8,12 @@ from typing import Any
 import pytest
 
 from fairlane.testing import local_server
+from integration.wire.codes import CODES, REPEATED
 from integration.wire.listener import Listener
 from integration.wire.operations import OPERATIONS, Operation
 from integration.wire.play import Player, Trouble
 from integration.wire.setups import COVERING, PLAINEST, Setup, setups
 
-REPEATED = {
-    10107: "NotWritablePrimary",
-    91: "ShutdownInProgress",
-    11600: "InterruptedAtShutdown",
-    189: "PrimarySteppedDown",
-    6: "HostUnreachable",
-    89: "NetworkTimeout",
-}
-"""What drivers repeat a command after, once."""
-FINAL = {112: "WriteConflict", 50: "MaxTimeMSExpired"}
-CODES = (*REPEATED, *FINAL)
 TIMES = (1, 2)
 """Once, and so often that the driver's repetition fails as well."""
 WRITES = frozenset({"insert", "update", "delete", "findAndModify", "bulkWrite"})
