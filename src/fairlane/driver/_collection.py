@@ -108,7 +108,7 @@ class Collection:
 
     async def update_each(self, changes: Sequence[Change]) -> int:
         """Apply single updates in any order and return how many matched."""
-        if len(changes) == 1 or self._kind == "mongomock":  # mongomock refuses UpdateOne in bulks
+        if self._is_sent_singly(changes):
             return sum([await self.update_one(match, update) for match, update in changes])
         models = [UpdateOne(match, update) for match, update in changes]
         result = await self._run(self._raw.bulk_write(models, ordered=False))
@@ -128,7 +128,7 @@ class Collection:
         return await self._upsert(writes)
 
     async def _upsert(self, writes: Sequence[Change]) -> None:
-        if len(writes) == 1 or self._kind == "mongomock":  # mongomock refuses UpdateOne in bulks
+        if self._is_sent_singly(writes):
             for match, update in writes:
                 await self._run(self._raw.update_one(match, update, upsert=True))
             return
@@ -137,6 +137,9 @@ class Collection:
             await self._run(self._raw.bulk_write(models, ordered=True))
         except driver_errors.BulkWriteError as error:
             raise as_single(error) from None
+
+    def _is_sent_singly(self, changes: Sequence[Change]) -> bool:
+        return len(changes) == 1 or self._kind == "mongomock"  # which refuses UpdateOne in bulks
 
     async def insert(self, documents: Sequence[Mapping[str, Any]]) -> None:
         """Insert documents in order. Raises `DuplicateKeyError` for a taken key."""
