@@ -25,9 +25,11 @@ LINTERS = ("ruff==0.17.*", "import-linter==2.*")
 TYPE_CHECKERS = ("mypy==2.4.*", "pyright[nodejs]==1.1.414")  # [nodejs]: no Node.js needed
 DOCS = ("sphinx>=8.2", "myst-parser>=4", "furo>=2024.8.6")
 TINY = ("--messages", "60", "--groups", "12", "--workers", "4", "--publishers", "2")
+TINY_CONTENTION = ("--scenario", "one", "p8", "--groups", "60", "--claimers", "4")
 TINY_BENCHMARKS = (
     ("life", *TINY, "--driver", "motor"),
     ("life", *TINY, "--driver", "pymongo"),
+    ("contention", *TINY_CONTENTION, "--processes", "2"),
     ("contention_model", "--claimers", "4", "--depth", "200"),
 )
 SHIPPED = ("fairlane/py.typed", "fairlane/cli/demo/sample.jsonl")

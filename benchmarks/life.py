@@ -7,46 +7,16 @@ claims for itself, one message at a time.
 import argparse
 import asyncio
 import json
-import platform
 import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from importlib.metadata import version
-from statistics import quantiles
 from typing import Any
 from uuid import uuid4
 
-import pymongo
-from motor.motor_asyncio import AsyncIOMotorClient
-from pymongo.monitoring import (
-    CommandFailedEvent,
-    CommandListener,
-    CommandStartedEvent,
-    CommandSucceededEvent,
-)
-
+from benchmarks._measuring import CLIENTS, CommandCounter, context, percentiles, served
 from fairlane import AsyncMongoTransport
-from fairlane.testing import local_server
-
-CLIENTS: dict[str, Any] = {"motor": AsyncIOMotorClient, "pymongo": pymongo.AsyncMongoClient}
-
-
-class CommandCounter(CommandListener):
-    """Counts the commands that were sent, by name."""
-
-    def __init__(self) -> None:
-        self.sent: Counter[str] = Counter()
-
-    def started(self, event: CommandStartedEvent) -> None:
-        self.sent[event.command_name] += 1
-
-    def succeeded(self, event: CommandSucceededEvent) -> None:
-        return
-
-    def failed(self, event: CommandFailedEvent) -> None:
-        return
 
 
 @dataclass(slots=True)
@@ -59,15 +29,12 @@ class Phase:
     latencies: list[float] = field(default_factory=list)
 
     def report(self, messages: int) -> dict[str, object]:
-        cuts = quantiles(self.latencies, n=100)
         return {
             "per_second": round(messages / self.seconds),
             "cpu_us_per_message": round(self.cpu / messages * 1e6),
             "commands_per_message": round(self.commands.total() / messages, 2),
             "commands": dict(self.commands),
-            "p50_ms": round(cuts[49] * 1e3, 2),
-            "p95_ms": round(cuts[94] * 1e3, 2),
-            "p99_ms": round(cuts[98] * 1e3, 2),
+            **percentiles(self.latencies),
         }
 
 
@@ -149,20 +116,12 @@ def arguments() -> argparse.Namespace:
 
 def main() -> None:
     options = arguments()
-    server: Any = nullcontext() if options.url else local_server()
-    with server as started:
-        result = asyncio.run(measure(options.url or started.url, options))
-    context = {
-        "benchmark": "life",
-        "server": "given by --url" if started is None else started.name,
-        "driver": options.driver,
-        "versions": {
-            "python": platform.python_version(),
-            **{package: version(package) for package in ("fairlane", "motor", "pymongo")},
-        },
-        **{key: getattr(options, key) for key in ("messages", "groups", "publishers", "workers")},
+    with served(options.url) as server:
+        result = asyncio.run(measure(server.url, options))
+    settings = {
+        key: getattr(options, key) for key in ("messages", "groups", "publishers", "workers")
     }
-    print(json.dumps({**context, **result}, indent=2))  # noqa: T201
+    print(json.dumps({**context("life", server, options.driver), **settings, **result}, indent=2))  # noqa: T201
 
 
 if __name__ == "__main__":

@@ -1,0 +1,115 @@
+"""One run against a server: publish, let the processes claim, look at what is left behind."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+from uuid import uuid4
+
+from pymongo.errors import OperationFailure
+
+from benchmarks._claims_case import Case, shared_out
+from benchmarks._claims_fleet import fleet
+from benchmarks._claims_invariants import Stored, violations
+from benchmarks._claims_process import VISIBILITY
+from benchmarks._claims_records import Orders, Share
+from benchmarks._claims_report import Figures, figures, returned
+from benchmarks._measuring import CLIENTS, Server
+from fairlane import AsyncMongoTransport
+from fairlane.driver import close
+
+__all__ = ("Ground", "run")
+
+CHUNK = 1_000
+"""Groups that are published by one call."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ground:
+    """What all runs have in common."""
+
+    server: Server
+    driver: str
+    processes: int
+    batch: int
+
+    def orders(self, case: Case, database: str) -> list[Orders]:
+        return [
+            Orders(
+                url=self.server.url,
+                database=database,
+                driver=self.driver,
+                strategy=case.scenario.strategy_on(is_repaired=self.server.is_repaired),
+                batch=self.batch,
+                first=claimers.start,
+                claimers=len(claimers),
+            )
+            for claimers in shared_out(case.claimers, self.processes)
+        ]
+
+
+async def run(case: Case, ground: Ground) -> tuple[Figures, list[str]]:
+    """Measure one case; return its figures, and the invariants that do not hold after it.
+
+    Only the claims are timed. Raises `ClaimerDied`.
+    """
+    async with _database(ground) as (client, name):
+        transport = AsyncMongoTransport[Any](
+            client,
+            name,
+            partitions=case.scenario.partitions,
+            strategy=case.scenario.strategy_on(is_repaired=ground.server.is_repaired),
+        )
+        async with transport:
+            await _publish(transport, case.groups)
+            async with fleet(ground.orders(case, name)) as claimers:
+                before = await _write_conflicts(client)
+                shares = await claimers.claim()
+                after = await _write_conflicts(client)
+            wrong = await _check(case, shares, transport, client[name])
+    conflicts = None if before is None or after is None else after - before
+    return figures(shares, write_conflicts=conflicts), wrong
+
+
+@asynccontextmanager
+async def _database(ground: Ground) -> AsyncIterator[tuple[Any, str]]:
+    """Yield a client and the name of a fresh database, which is dropped afterwards."""
+    client = CLIENTS[ground.driver](ground.server.url)
+    name = f"fairlane_bench_{uuid4().hex[:12]}"
+    try:
+        yield client, name
+    finally:
+        try:
+            await client.drop_database(name)
+        finally:
+            await close(client)
+
+
+async def _publish(transport: AsyncMongoTransport[Any], groups: int) -> None:
+    for first in range(0, groups, CHUNK):
+        numbers = range(first, min(first + CHUNK, groups))
+        await transport.publish_many([(f"group-{n}", {"n": n}) for n in numbers])
+
+
+async def _write_conflicts(client: Any) -> int | None:
+    """Return what the server has counted, or None if it does not count, or not for us."""
+    try:
+        status = await client.admin.command("serverStatus")
+    except OperationFailure:
+        return None
+    number = status.get("metrics", {}).get("operation", {}).get("writeConflicts")
+    return None if number is None else int(number)
+
+
+async def _check(
+    case: Case, shares: list[Share], transport: AsyncMongoTransport[Any], database: Any
+) -> list[str]:
+    fields = {"token": 1, "attempts": 1}
+    locks = await database["fairlane_locks"].find({}, fields).to_list(None)
+    left = await transport.claim("second-sweep", VISIBILITY)
+    return violations(
+        case.groups,
+        returned=returned(shares),
+        stored=[Stored(lock["_id"], lock["token"], lock["attempts"]) for lock in locks],
+        second_sweep=[] if left is None else [left.group_id],
+    )
