@@ -22,6 +22,8 @@ DEFINITIONS = {
     "something was due all the time",
     "claim": "durations of the calls that returned leases; claim_many is one call",
     "empty_sweep": "durations of the calls that returned nothing",
+    "server_cpu_ms_per_claim": "processor time of a local server in rested_seconds, divided by the "
+    "leases returned; other work on the machine hardly changes it; null: not known",
     "write_conflicts": "growth of serverStatus().metrics.operation.writeConflicts; null: not told",
     "ratios": "of the medians over all rounds, between runs that differ in one thing only",
 }
@@ -41,6 +43,7 @@ class Figures:
     early_empty_sweeps: int
     claim: Mapping[str, float]
     empty_sweep: Mapping[str, float]
+    server_cpu_ms_per_claim: float | None
     write_conflicts: int | None
 
 
@@ -49,8 +52,13 @@ def returned(shares: Sequence[Share]) -> list[Claimed]:
     return [claimed for call in _calls(shares) for claimed in call.claimed]
 
 
-def figures(shares: Sequence[Share], *, write_conflicts: int | None) -> Figures:
-    """Sum up what the processes did; each claimer made at least one call."""
+def figures(
+    shares: Sequence[Share], *, server_cpu: float | None = None, write_conflicts: int | None = None
+) -> Figures:
+    """Sum up what the processes did; each claimer made at least one call.
+
+    `server_cpu` and `write_conflicts` are what the server used and counted meanwhile.
+    """
     calls = _calls(shares)
     hits = [call for call in calls if call.claimed]
     empty = [call for call in calls if not call.claimed]
@@ -69,6 +77,9 @@ def figures(shares: Sequence[Share], *, write_conflicts: int | None) -> Figures:
         early_empty_sweeps=_early(hits, empty),
         claim=percentiles([call.ended - call.began for call in hits]),
         empty_sweep=percentiles([call.ended - call.began for call in empty]),
+        server_cpu_ms_per_claim=(
+            None if server_cpu is None else round(server_cpu / max(claims, 1) * 1e3, 3)
+        ),
         write_conflicts=write_conflicts,
     )
 
@@ -106,4 +117,5 @@ def _rated(rounds: Sequence[Figures]) -> Iterator[tuple[str, float]]:
     yield "claims_per_second", median(each.claims_per_second for each in rounds)
     yield "rested_seconds", median(each.rested_seconds for each in rounds)
     yield "commands_per_claim", median(each.commands_per_claim for each in rounds)
+    yield "server_cpu_ms_per_claim", median(each.server_cpu_ms_per_claim or 0.0 for each in rounds)
     yield "claim_p50", median(each.claim.get("p50_ms", 0.0) for each in rounds)

@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 from uuid import uuid4
 
 from pymongo.errors import OperationFailure
@@ -19,6 +19,8 @@ from fairlane import AsyncMongoTransport
 from fairlane.driver import close
 
 __all__ = ("Ground", "run")
+
+N = TypeVar("N", int, float)
 
 CHUNK = 1_000
 """Groups that are published by one call."""
@@ -63,12 +65,13 @@ async def run(case: Case, ground: Ground) -> tuple[Figures, list[str]]:
         async with transport:
             await _publish(transport, case.groups)
             async with fleet(ground.orders(case, name)) as claimers:
-                before = await _write_conflicts(client)
+                used = ground.server.cpu_seconds()
+                conflicts = await _write_conflicts(client)
                 shares = await claimers.claim()
-                after = await _write_conflicts(client)
+                used = _growth(used, ground.server.cpu_seconds())
+                conflicts = _growth(conflicts, await _write_conflicts(client))
             wrong = await _check(case, shares, transport, client[name])
-    conflicts = None if before is None or after is None else after - before
-    return figures(shares, write_conflicts=conflicts), wrong
+    return figures(shares, server_cpu=used, write_conflicts=conflicts), wrong
 
 
 @asynccontextmanager
@@ -99,6 +102,10 @@ async def _write_conflicts(client: Any) -> int | None:
         return None
     number = status.get("metrics", {}).get("operation", {}).get("writeConflicts")
     return None if number is None else int(number)
+
+
+def _growth(before: N | None, after: N | None) -> N | None:
+    return None if before is None or after is None else after - before
 
 
 async def _check(

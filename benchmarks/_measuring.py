@@ -1,11 +1,13 @@
 """What the benchmarks that measure a server share: which server, which driver, what was sent."""
 
+import os
 import platform
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.metadata import version
+from pathlib import Path
 from statistics import quantiles
 from typing import Any
 
@@ -49,11 +51,21 @@ class Server:
         url: where it listens; may hold a password.
         name: what it is, to be named beside every measurement.
         is_repaired: whether it is SecantusDB with its planner and its sorted updates put right.
+        pid: of its process, if it is a local one.
     """
 
     url: str
     name: str
     is_repaired: bool = False
+    pid: int | None = None
+
+    def cpu_seconds(self) -> float | None:
+        """Return the processor time it has used; None if it is not local, or there is no /proc."""
+        stat = Path(f"/proc/{self.pid}/stat")
+        if self.pid is None or not stat.exists():
+            return None
+        fields = stat.read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 @contextmanager
@@ -65,7 +77,7 @@ def served(url: str | None) -> Iterator[Server]:
     with local_server() as started:
         is_secantus = started.name.startswith("SecantusDB")
         name = f"{started.name}, not MongoDB" if is_secantus else started.name
-        yield Server(url=started.url, name=name, is_repaired=is_secantus)
+        yield Server(url=started.url, name=name, is_repaired=is_secantus, pid=started.pid)
 
 
 def _kind(url: str) -> str:

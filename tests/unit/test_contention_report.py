@@ -19,7 +19,7 @@ def share(*calls: Call, **commands: int) -> Share:
 
 
 def summed_up(*calls: Call, **commands: int) -> Figures:
-    return figures([share(*calls, **commands)], write_conflicts=None)
+    return figures([share(*calls, **commands)])
 
 
 FIGURES = summed_up(call(0, 1, "a"), call(1, 2), update=2)
@@ -40,7 +40,6 @@ def test_leases_of_all_processes_are_returned() -> None:
 def test_rate_is_of_the_time_until_the_last_lease() -> None:
     found = figures(
         [share(call(10, 11, "a", "b", "c")), share(call(10.5, 12, "d"), call(12, 20))],
-        write_conflicts=None,
     )
     assert (found.drained_seconds, found.rested_seconds) == (2.0, 10.0)
     assert found.claims_per_second == 2.0
@@ -64,6 +63,15 @@ def test_claimers_that_found_nothing_at_all_have_no_rate() -> None:
     assert (found.claims_per_second, found.claim, found.empty_sweeps) == (0.0, {}, 2)
 
 
+def test_processor_time_of_the_server_is_shared_by_the_leases() -> None:
+    found = figures([share(call(0, 1, "a", "b"), call(1, 2))], server_cpu=0.004)
+    assert found.server_cpu_ms_per_claim == 2.0
+
+
+def test_processor_time_of_another_server_is_not_known() -> None:
+    assert summed_up(call(0, 1, "a"), call(1, 2)).server_cpu_ms_per_claim is None
+
+
 def test_sweep_before_a_call_that_finds_something_is_early() -> None:
     found = summed_up(call(0, 1), call(2, 3, "a"), call(3, 4))
     assert (found.empty_sweeps, found.early_empty_sweeps) == (2, 1)
@@ -75,7 +83,7 @@ def test_sweep_during_a_call_that_finds_something_is_not_early() -> None:
 
 def test_different_strategies_are_all_named() -> None:
     other = replace(share(call(0, 1)), strategy="find_one_and_update")
-    found = figures([share(call(0, 1)), other], write_conflicts=None)
+    found = figures([share(call(0, 1)), other])
     assert found.strategy == "find_one_and_update and update_one"
 
 
