@@ -15,6 +15,7 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
+from bson import Regex
 from pymongo import ASCENDING, DESCENDING, MongoClient, ReturnDocument
 from pymongo.collection import Collection
 from pymongo.database import Database
@@ -347,7 +348,57 @@ def in_order(found: list[Document], sort: list[tuple[str, int]]) -> list[Any]:
     return [[repr(document.get(field)) for field, _ in sort] for document in found]
 
 
+@pytest.mark.parametrize("kind", [0, {"$in": [0, 1]}], ids=["one walk", "a merge"])
+def test_prefixes_come_last_in_a_descending_index(things: Things, kind: Any) -> None:
+    things.create_index([("kind", ASCENDING), ("name.last", DESCENDING)])
+    names = ["a", "", "ab", Regex("a"), Regex("a", "i")]
+    things.insert_many({"kind": 0, "name": {"last": name}} for name in names)
+
+    found = things.find({"kind": kind}, sort=[("name.last", DESCENDING)], limit=5)
+
+    assert [thing["name"]["last"] for thing in found] == [
+        *(Regex("a", "i"), Regex("a")),
+        *("ab", "a", ""),
+    ]
+
+
+@pytest.mark.parametrize("direction", [ASCENDING, DESCENDING])
+def test_a_merge_goes_on_where_the_others_have_ended(things: Things, direction: int) -> None:
+    things.create_index(CLAIM_INDEX)
+    rare = {0: 1, 1: 2, 2: 3}  # by number, all else has priority 0
+    things.insert_many(lock(n, 600) | {"priority": rare.get(n % 50, 0)} for n in range(600))
+
+    found = things.find(
+        {"partition": 0, "priority": EVERY_PRIORITY},
+        sort=[("available_at", direction)],
+        limit=500,
+    )
+
+    assert [found_lock["available_at"] for found_lock in found] == [
+        float(rank) for rank in range(600)
+    ][::direction][:500]
+
+
 # The cost
+
+
+def test_a_merge_looks_at_no_document_behind_the_limit(things: Things) -> None:
+    """155 walks; whoever looks at a document behind the first 64 divides by zero."""
+    things.create_index(CLAIM_INDEX)
+    locks = [lock(number, 1_000) | {"partition": number % 31} for number in range(1_000)]
+    things.insert_many(one | {"divisor": int(one["available_at"] < 64)} for one in locks)
+
+    found = things.find(
+        {
+            "partition": {"$in": list(range(31))},
+            "priority": EVERY_PRIORITY,
+            "$expr": {"$divide": [1, "$divisor"]},
+        },
+        sort=[("available_at", ASCENDING)],
+        limit=64,
+    )
+
+    assert [found_lock["available_at"] for found_lock in found] == [float(n) for n in range(64)]
 
 
 def thing(number: int) -> Document:

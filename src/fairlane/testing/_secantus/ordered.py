@@ -3,7 +3,8 @@
 The server collects every match, decodes it and sorts: a claim costs as much as the backlog is long,
 index or not. Here a query with a limit walks an index whose fields are the query's equalities
 followed by its sort, and stops at the limit. An `$in` before the sort is exploded into one walk for
-each of its values, and the results are merged. What fits no index takes the server's own way.
+each of its values; the walks are merged by their keys, and only what the merge yields is read and
+decoded. What fits no index takes the server's own way.
 
 This is our model of MongoDB's planner: fast enough to test with, and no proof of MongoDB's cost.
 """
@@ -12,7 +13,9 @@ import itertools
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import bson
 from secantus import storage
+from secantus.paths import get_path
 
 from fairlane.testing._secantus import walks
 from fairlane.testing._secantus.plans import ID_INDEX, Document, Index, Plan, plan_walks
@@ -68,14 +71,10 @@ def _first(store: Any, db: str, coll: str, query: Document, options: Document) -
         plan = plan_walks(indexes, query, sort)
         if plan is None:
             return None
-        found: list[Document] = []
-        for prefix in plan.prefixes:
-            found += itertools.islice(matches.of_walk(plan, prefix), count)
+        found = list(itertools.islice(matches.of_walks(plan, count), count))
     if _has_inexact_order(plan, sort, found):
         return None
-    if sort and len(plan.prefixes) > 1:
-        found = storage.sort_docs(found, sort, collation=None)
-    return found[skip:count]
+    return found[skip:]
 
 
 def _indexes(store: Any, db: str, coll: str, query: Document, hint: Any) -> Iterator[Index]:
@@ -101,10 +100,11 @@ def _has_inexact_order(plan: Plan, sort: Document, found: Sequence[Document]) ->
     """Say whether the walk may have misplaced some of these.
 
     Descending keys are inverted byte by byte, which does not turn round a string and its own
-    prefix. Keys of `_id` order documents by their size.
+    prefix, nor a pattern with options and without. Keys of `_id` order documents by their size.
     """
     inverted = {field for field, direction in plan.index.fields if direction == -1} & set(sort)
-    if any(isinstance(row.get(field), str | bytes) for row in found for field in inverted):
+    kinds = (str, bytes, bson.Regex)
+    if any(isinstance(get_path(row, field), kinds) for row in found for field in inverted):
         return True
     by_id = plan.index == ID_INDEX and bool(sort)
     return by_id and any(isinstance(row["_id"], dict | list) for row in found)

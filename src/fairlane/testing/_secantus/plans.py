@@ -30,13 +30,15 @@ ID_INDEX = Index(name="_id_", fields=(("_id", 1),))
 class Plan:
     """Walk `index` once for each of `prefixes`, between `low` and `high` (empty: no bound).
 
-    A bound is the key of the field after the prefix, or the beginning of it.
+    A bound is the key of the field after the prefix, or the beginning of it. Where a sort is asked
+    for, it orders by what follows the prefix; else the walks come one after the other.
     """
 
     index: Index
     prefixes: tuple[bytes, ...]
     low: bytes
     high: bytes
+    is_sorted: bool
     is_backward: bool
 
 
@@ -99,6 +101,7 @@ def _plan(
         prefixes=tuple(COMPOUND_SEP.join(parts) + end for parts in itertools.product(*choices)),
         low=low,
         high=high,
+        is_sorted=bool(wanted),
         is_backward=bool(wanted) and wanted[0][1] != rest[0][1],
     )
 
