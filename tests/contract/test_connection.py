@@ -354,10 +354,10 @@ async def test_claim_many_that_fails_gives_back_what_it_leased(
 ) -> None:
     """Statement 36."""
     await transport.publish_many([("a", 1), ("b", 2), ("c", 3)])
-    await fail_command("findAndModify", mode={"skip": 2}, errorCode=REFUSED_BY_SERVER)
+    await fail_command("aggregate", "find", mode={"skip": 1}, errorCode=REFUSED_BY_SERVER)
     with pytest.raises(OperationFailure):
         await transport.claim_many("w", 3)
-    await fail_command("findAndModify", mode="off")
+    await fail_command("find", mode="off")
     leases = await transport.claim_many("w", 3)
     assert [lease.attempt for lease in leases] == [1, 1, 1]
 

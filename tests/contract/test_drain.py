@@ -49,13 +49,14 @@ async def test_publish_between_an_empty_head_read_and_the_removal_is_claimed(
     """Statement 33."""
     await transport.publish("g", 1)
     await database["fairlane_messages"].delete_many({})
-    abandon = transport._claimer._abandon
+    delivery = transport._claimer._delivery
+    abandon = delivery._abandon
 
     async def publish_first(group: dict[str, Any]) -> None:
         await transport.publish("g", 2)
         await abandon(group)
 
-    monkeypatch.setattr(transport._claimer, "_abandon", publish_first)
+    monkeypatch.setattr(delivery, "_abandon", publish_first)
     lease = await claim()
     assert (lease.event, lease.attempt) == (2, 1)
 

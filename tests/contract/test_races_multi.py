@@ -93,9 +93,10 @@ async def test_concurrent_claimers_get_distinct_groups(transport: Transport) -> 
 
 
 async def test_concurrent_batches_of_claims_get_distinct_groups(transport: Transport) -> None:
-    """Statement 7."""
+    """Statement 7: a batch may lose some of its groups to others, who lease them then."""
     await transport.publish_many([(f"g{number}", number) for number in range(20)])
     batches = await asyncio.gather(*(transport.claim_many(f"w{n}", 5) for n in range(6)))
+    batches.append(await transport.claim_many("w", 20))
     groups = [lease.group_id for batch in batches for lease in batch]
     assert sorted(groups) == sorted({f"g{number}" for number in range(20)})
 

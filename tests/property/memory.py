@@ -5,6 +5,7 @@ a copy with the server's types. What each verb reads and writes is noted (`footp
 """
 
 from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import bson
@@ -12,13 +13,14 @@ import pymongo
 from bson.raw_bson import RawBSONDocument
 from pymongo.errors import ClientBulkWriteException, DuplicateKeyError
 from pymongo.operations import DeleteOne, InsertOne
+from pymongo.results import UpdateResult
 
 from fairlane import AsyncMongoTransport
-from fairlane.driver import BSON, RAW_BSON, Document
+from fairlane.driver import BSON, RAW_BSON, Change, Document
 from property.footprint import Footprint
 from property.operators import STAGES, in_order, is_match, projected, updated
 
-__all__ = ("MemoryCollection", "MemoryDatabase")
+__all__ = ("BulkResult", "MemoryCollection", "MemoryDatabase")
 
 DUPLICATE_KEY = 11000
 
@@ -57,20 +59,36 @@ class MemoryDatabase:
             for key in collection.documents.keys() - {"settings"}:
                 del collection.documents[key]
 
-    async def bulk_write(self, models: Sequence[Any], **_: Any) -> None:
+    async def bulk_write(self, models: Sequence[Any], **_: Any) -> "BulkResult":
         """Apply the models in order, as the client's cross-collection command does."""
+        result = BulkResult()
         for index, model in enumerate(models):
-            collection = self.collection(model._namespace.partition(".")[2])
             try:
-                if isinstance(model, InsertOne):
-                    await collection.insert([model._doc])
-                elif isinstance(model, DeleteOne):
-                    await collection.delete_one(dict(model._filter))
-                else:
-                    await collection.upsert([(model._filter, model._doc)])
+                matched = await self._apply(model)
             except DuplicateKeyError as error:
                 failed = {"idx": index, "code": DUPLICATE_KEY, "errmsg": str(error)}
                 raise ClientBulkWriteException({"writeErrors": [failed]}, False) from error
+            result.update_results[index] = UpdateResult({"n": int(matched)}, acknowledged=True)
+        return result
+
+    async def _apply(self, model: Any) -> bool:
+        collection = self.collection(model._namespace.partition(".")[2])
+        if isinstance(model, InsertOne):
+            await collection.insert([model._doc])
+        elif isinstance(model, DeleteOne):
+            return await collection.delete_one(dict(model._filter))
+        elif model._upsert:
+            await collection.upsert([(model._filter, model._doc)])
+        else:
+            return await collection.update_one(model._filter, model._doc)
+        return True
+
+
+@dataclass(slots=True)
+class BulkResult:
+    """As much of the client's result as is looked at."""
+
+    update_results: dict[int, UpdateResult] = field(default_factory=dict)
 
 
 class MemoryCollection:
@@ -118,9 +136,17 @@ class MemoryCollection:
             if operator == "$unionWith":
                 other = self._database.collection(operand["coll"])
                 rows = [*rows, *await other.aggregate(operand["pipeline"])]
+            elif operator == "$lookup":
+                rows = [await self._joined(row, **operand) for row in rows]
             else:
                 rows = STAGES[operator](rows, operand)
         return rows
+
+    async def _joined(self, row: Document, **operand: Any) -> Document:
+        match = {operand["foreignField"]: row.get(operand["localField"])}
+        pipeline = [{"$match": match}, *operand.get("pipeline", ())]
+        found = await self._database.collection(operand["from"]).aggregate(pipeline)
+        return {**row, operand["as"]: found}
 
     async def find_one_and_update(
         self,
@@ -144,13 +170,19 @@ class MemoryCollection:
             self._put(updated(document, update))
         return bool(found)
 
+    async def update_each(self, changes: Sequence[Change]) -> int:
+        return sum(await self.update_and_tell(changes))
+
+    async def update_and_tell(self, changes: Sequence[Change]) -> list[bool]:
+        return [await self.update_one(match, update) for match, update in changes]
+
     async def update_many(self, match: Document, update: Document | list[Document]) -> int:
         found = self._matching(match)
         for document in found:
             self._put(updated(document, update))
         return len(found)
 
-    async def upsert(self, writes: Sequence[tuple[Document, Document]]) -> None:
+    async def upsert(self, writes: Sequence[Change]) -> None:
         for match, update in writes:
             if not await self.update_one(match, update):
                 self._put(updated(dict(match), update, is_new=True))
@@ -165,6 +197,10 @@ class MemoryCollection:
         found = self._matching(match, limit=1)
         self._delete(found)
         return bool(found)
+
+    async def delete_each(self, matches: Sequence[Document]) -> None:
+        for match in matches:
+            await self.delete_one(match)
 
     async def delete_many(self, match: Document) -> int:
         found = self._matching(match)

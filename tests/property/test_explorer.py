@@ -11,7 +11,7 @@ from fairlane import Lease
 from fairlane.driver import Document
 from fairlane.lease import commands
 from fairlane.transport import _group_commands
-from fairlane.transport._claim import Claimer
+from fairlane.transport._delivery import Delivery, Front
 from fairlane.transport._settle import Settler
 from property import small_scenes
 from property.actors import Program
@@ -19,6 +19,7 @@ from property.explorer import Scene, explore, replay
 from property.small_scenes import SCENES
 from property.world import World
 
+ack = Settler._ack
 pytestmark = pytest.mark.usefixtures("silence")
 
 Command = Callable[..., Any]
@@ -91,23 +92,23 @@ async def test_spoiled_command_is_found(
         await explore(SCENES[scene])
 
 
-async def deleting_all_the_same(self: Settler, lease: Lease[int], update: Document) -> bool:
-    match = commands.held(lease.group_id, lease.token)
+async def deleting_all_the_same(self: Settler, leases: list[Lease[int]]) -> list[bool]:
+    (lease,) = leases
     try:
-        is_held = await self._store.locks.update_one(match, update)
+        (is_held,) = await ack(self, leases)
     except PyMongoError:
         await self._store.messages.delete_one({"_id": lease.seq})
         raise
     if not is_held:
         await self._store.messages.delete_one({"_id": lease.seq})
-    return is_held
+    return [is_held]
 
 
 @pytest.mark.parametrize("scene", ["two_workers_on_one_group", "late_ack_and_new_owner"])
 async def test_refused_ack_that_deletes_its_message_is_found(
     monkeypatch: pytest.MonkeyPatch, scene: str
 ) -> None:
-    monkeypatch.setattr(Settler, "_change", deleting_all_the_same)
+    monkeypatch.setattr(Settler, "_ack", deleting_all_the_same)
     with pytest.raises(AssertionError, match="I4"):
         await explore(SCENES[scene])
 
@@ -115,10 +116,10 @@ async def test_refused_ack_that_deletes_its_message_is_found(
 async def test_long_lease_that_does_not_look_again_is_found(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    async def sure(*_: object) -> bool:
-        return True
+    async def sure(_: object, leases: list[Lease[int]]) -> list[Lease[int]]:
+        return leases
 
-    monkeypatch.setattr(Settler, "_is_still_last", sure)
+    monkeypatch.setattr(Settler, "_last", sure)
     with pytest.raises(AssertionError, match="I5"):
         await explore(SCENES["repair_and_ack"])
 
@@ -126,12 +127,12 @@ async def test_long_lease_that_does_not_look_again_is_found(
 async def test_claim_that_ignores_an_unfinished_death_is_found(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    right = Claimer._head_of
+    right = Delivery._front
 
-    async def ignorant(self: Claimer[int], group: Document) -> Lease[int] | None:
+    async def ignorant(self: Delivery[int], group: Document) -> Front | None:
         return await right(self, {key: group[key] for key in group.keys() - {"dead"}})
 
-    monkeypatch.setattr(Claimer, "_head_of", ignorant)
+    monkeypatch.setattr(Delivery, "_front", ignorant)
     with pytest.raises(AssertionError, match="hidden letters"):
         await explore(SCENES["dead_letter_and_publish"])
 

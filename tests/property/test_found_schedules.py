@@ -2,25 +2,21 @@
 
 import pytest
 
-from fairlane import Lease
-from fairlane.transport._claim import Claimer
+from fairlane.transport import _claim
 from property.explorer import replay
 from property.small_scenes import SCENES
 
-LATE_FIRST_LEASE = "v v v v clock!jump v v w w w w"
-"""The first lease of `claim_many` runs out, and is taken over, while the second is claimed."""
+LATE_LEASE = "w w clock!jump v v v v v v v v v v v v v w v v v w w"
+"""A lease runs out, and is taken over, before the head of its group has been read."""
 
 
-async def test_claim_many_gives_back_what_ran_out_while_others_were_claimed() -> None:
-    await replay(SCENES["claim_of_two_groups_and_work"], LATE_FIRST_LEASE)
+async def test_claim_gives_back_what_ran_out_before_its_head_was_read() -> None:
+    await replay(SCENES["claim_of_two_groups_and_work"], LATE_LEASE)
 
 
-async def test_schedule_goes_wrong_where_claim_many_gives_nothing_back(
+async def test_schedule_goes_wrong_where_claims_hand_out_late_leases(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    async def all_of_them(_: object, leases: list[Lease[int]], __: float) -> list[Lease[int]]:
-        return leases
-
-    monkeypatch.setattr(Claimer, "without_late", all_of_them)
-    with pytest.raises(AssertionError, match="I3"):
-        await replay(SCENES["claim_of_two_groups_and_work"], LATE_FIRST_LEASE)
+    monkeypatch.setattr(_claim, "_is_fresh", lambda *_: True)
+    with pytest.raises(AssertionError, match="epoch"):
+        await replay(SCENES["claim_of_two_groups_and_work"], LATE_LEASE)

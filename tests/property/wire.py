@@ -13,11 +13,12 @@ from pymongo.errors import AutoReconnect, ClientBulkWriteException
 from pymongo.operations import DeleteOne, InsertOne, UpdateOne
 
 from fairlane import AsyncMongoTransport
+from property.memory import BulkResult
 
 __all__ = ("Call", "Conduct", "Step", "Wire")
 
 PARTS = ("messages", "locks", "counters", "dead")
-VERBS = {InsertOne: "insert", UpdateOne: "upsert", DeleteOne: "delete_one"}
+VERBS = {InsertOne: "insert", DeleteOne: "delete_one"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +91,19 @@ class WiredCollection:
         for write in writes:
             await self._send("upsert", partial(self._inner.upsert, [write]))
 
+    async def update_each(self, changes: Sequence[Any]) -> int:
+        return sum(await self.update_and_tell(changes))
+
+    async def update_and_tell(self, changes: Sequence[Any]) -> list[bool]:
+        return [
+            await self._send("update_one", partial(self._inner.update_one, match, update))
+            for match, update in changes
+        ]
+
+    async def delete_each(self, matches: Sequence[Any]) -> None:
+        for match in matches:
+            await self._send("delete_one", partial(self._inner.delete_one, match))
+
     async def delete_many(self, match: Any) -> int:
         if set(match) != {"_id"}:
             deleted: int = await self._send("delete_many", partial(self._inner.delete_many, match))
@@ -112,15 +126,25 @@ class WiredClient:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._inner, name)
 
-    async def bulk_write(self, models: Sequence[Any], **options: Any) -> None:
+    async def bulk_write(self, models: Sequence[Any], **options: Any) -> "BulkResult":
+        result = BulkResult()
         for index, model in enumerate(models):
             part = model._namespace.rpartition("_")[2]
             call = partial(self._inner.bulk_write, [model], **options)
             try:
-                await self._wire.send(part, VERBS[type(model)], call)
+                one = await self._wire.send(part, _verb(model), call)
             except AutoReconnect as error:  # the driver wraps it, so the wire does
                 raise ClientBulkWriteException({"error": error}, False) from error
             except ClientBulkWriteException as error:
                 for failed in (error.details or {}).get("writeErrors", ()):
                     failed["idx"] = index
                 raise
+            if options.get("verbose_results"):
+                result.update_results[index] = one.update_results[0]
+        return result
+
+
+def _verb(model: Any) -> str:
+    if isinstance(model, UpdateOne):
+        return "upsert" if model._upsert else "update_one"
+    return VERBS[type(model)]

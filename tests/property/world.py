@@ -317,5 +317,5 @@ class ServerStage:
 async def _wired(transport: Transport, *, is_recent: bool) -> tuple[Transport, Wire]:
     await transport._store.ready()
     driver = transport._store.driver
-    driver.has_cross_collection_bulk = driver.has_union = is_recent
+    driver.has_cross_collection_bulk = driver.has_union = driver.has_lookup = is_recent
     return transport, Wire(transport)

@@ -12,23 +12,23 @@ AMONG = {"kind": ("a", "b"), "level": range(3)}
 
 
 def test_due_includes_the_moment_itself() -> None:
-    match = commands.due(partition=3, now=5.0, among={})
+    match = commands.due(partitions=[3], now=5.0, among={})
     assert match == {"partition": 3, "available_at": {"$lte": 5.0}}
 
 
 def test_due_lists_the_values_of_other_fields() -> None:
-    match = commands.due(partition=0, now=5.0, among=AMONG)
+    match = commands.due(partitions=[0], now=5.0, among=AMONG)
     assert match["kind"] == {"$in": ["a", "b"]}
     assert match["level"] == {"$in": [0, 1, 2]}
 
 
 def test_due_has_its_fields_in_the_order_of_an_index() -> None:
-    match = commands.due(partition=0, now=5.0, among=AMONG)
+    match = commands.due(partitions=[0], now=5.0, among=AMONG)
     assert list(match) == ["partition", "kind", "level", "available_at"]
 
 
 def test_due_asks_for_one_exact_partition() -> None:
-    assert commands.due(partition=7, now=5.0, among={})["partition"] == 7
+    assert commands.due(partitions=[7], now=5.0, among={})["partition"] == 7
 
 
 @pytest.mark.parametrize(("order", "fields"), [("fair", 1), ("priority", 2)])
@@ -91,6 +91,7 @@ def test_no_update_is_a_pipeline_in_which_values_would_be_evaluated(update: Any)
 @pytest.mark.parametrize("partitions", [1, 2, 7])
 def test_misplaced_is_exactly_what_no_partition_of_a_claim_matches(partitions: int) -> None:
     claimed = [
-        commands.due(partition=each, now=1.0, among={})["partition"] for each in range(partitions)
+        commands.due(partitions=[each], now=1.0, among={})["partition"]
+        for each in range(partitions)
     ]
     assert commands.misplaced(partitions) == {"partition": {"$nin": claimed}}

@@ -28,6 +28,7 @@ ARGUMENTS: dict[str, tuple[Any, ...]] = {
     "ack": (None,),
     "ack_many": ([],),
     "nack": (None,),
+    "nack_many": ([],),
     "extend": (None,),
     "release": (None,),
     "dead_letter": (None, "why"),
@@ -71,7 +72,7 @@ def test_from_url_takes_what_the_asynchronous_one_takes() -> None:
 
 def test_nothing_public_is_there_beyond_the_verbs() -> None:
     names = {name for name in dir(MongoTransport) if not name.startswith("_")}
-    assert names == {*VERBS, "from_url", "strategy"}
+    assert names == {*VERBS, "from_url", "partitions", "strategy"}
 
 
 @pytest.mark.parametrize("name", [*VERBS, "from_url", "strategy"])

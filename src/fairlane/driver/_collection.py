@@ -5,12 +5,12 @@ from typing import Any, TypeVar
 
 import pymongo
 from pymongo import errors as driver_errors
-from pymongo.errors import DuplicateKeyError
-from pymongo.operations import IndexModel, UpdateOne
+from pymongo.errors import BulkWriteError, DuplicateKeyError
+from pymongo.operations import DeleteOne, IndexModel, UpdateOne
 
 from fairlane.driver._bson import RAW_BSON, Document
 from fairlane.driver._cancelling import guarded
-from fairlane.driver._codes import DUPLICATE_KEY
+from fairlane.driver._codes import DUPLICATE_KEY, IMMUTABLE_FIELD
 from fairlane.driver._kinds import Kind
 
 __all__ = ("Change", "Collection", "Sort", "as_single")
@@ -21,6 +21,8 @@ Change = tuple[Document, Document]
 T = TypeVar("T")
 
 UPSERT_TRIES = 5
+
+NEVER: Document = {"$setOnInsert": {"_id": None}}
 
 
 class Collection:
@@ -111,8 +113,24 @@ class Collection:
         if self._is_sent_singly(changes):
             return sum([await self.update_one(match, update) for match, update in changes])
         models = [UpdateOne(match, update) for match, update in changes]
-        result = await self._run(self._raw.bulk_write(models, ordered=False))
+        result = await self._bulk(models, ordered=False)
         return int(result.matched_count)
+
+    async def update_and_tell(self, changes: Sequence[Change]) -> list[bool]:
+        """Apply single updates by `_id`, in any order, and tell of each whether it matched.
+
+        The reply of a bulk counts matches and names errors. So a miss is made one: it would insert
+        a document with another `_id` than its filter says, which the server refuses.
+        """
+        if self._is_sent_singly(changes):
+            return [await self.update_one(match, update) for match, update in changes]
+        models = [UpdateOne(match, {**update, **NEVER}, upsert=True) for match, update in changes]
+        try:
+            await self._bulk(models, ordered=False)
+        except BulkWriteError as error:
+            missed = _missed(error)
+            return [number not in missed for number in range(len(changes))]
+        return [True] * len(changes)
 
     async def upsert(self, writes: Sequence[Change]) -> None:
         """Apply upserts by `_id`, in order.
@@ -134,12 +152,15 @@ class Collection:
             return
         models = [UpdateOne(match, update, upsert=True) for match, update in writes]
         try:
-            await self._run(self._raw.bulk_write(models, ordered=True))
-        except driver_errors.BulkWriteError as error:
+            await self._bulk(models, ordered=True)
+        except BulkWriteError as error:
             raise as_single(error) from None
 
-    def _is_sent_singly(self, changes: Sequence[Change]) -> bool:
-        return len(changes) == 1 or self._kind == "mongomock"  # which refuses UpdateOne in bulks
+    async def _bulk(self, models: Sequence[Any], *, ordered: bool) -> Any:
+        return await self._run(self._raw.bulk_write(models, ordered=ordered))
+
+    def _is_sent_singly(self, writes: Sequence[Any]) -> bool:
+        return len(writes) < 2 or self._kind == "mongomock"  # which refuses UpdateOne in bulks
 
     async def insert(self, documents: Sequence[Mapping[str, Any]]) -> None:
         """Insert documents in order. Raises `DuplicateKeyError` for a taken key."""
@@ -148,12 +169,20 @@ class Collection:
             return
         try:
             await self._run(self._raw.insert_many(documents, ordered=True))
-        except driver_errors.BulkWriteError as error:
+        except BulkWriteError as error:
             raise as_single(error) from None
 
     async def delete_one(self, match: Document) -> bool:
         result = await self._run(self._raw.delete_one(match))
         return bool(result.deleted_count)
+
+    async def delete_each(self, matches: Sequence[Document]) -> None:
+        """Delete the first match of each filter, in order."""
+        if self._is_sent_singly(matches):
+            for match in matches:
+                await self.delete_one(match)
+            return
+        await self._bulk([DeleteOne(match) for match in matches], ordered=True)
 
     async def delete_many(self, match: Document) -> int:
         result = await self._run(self._raw.delete_many(match))
@@ -176,6 +205,16 @@ class Collection:
 
     async def drop(self) -> None:
         await self._run(self._raw.drop())
+
+
+def _missed(error: BulkWriteError) -> set[int]:
+    """Return which updates of a bulk were to insert what cannot be; raise if one failed else."""
+    failed = error.details["writeErrors"]
+    if error.details.get("writeConcernErrors") or any(
+        each["code"] != IMMUTABLE_FIELD for each in failed
+    ):
+        raise as_single(error) from None
+    return {each["index"] for each in failed}
 
 
 def as_single(error: driver_errors.OperationFailure) -> driver_errors.OperationFailure:

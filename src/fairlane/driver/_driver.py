@@ -14,7 +14,7 @@ from pymongo.write_concern import WriteConcern
 from fairlane.driver._bson import BSON, MOCK_BSON, Document
 from fairlane.driver._cancelling import guarded
 from fairlane.driver._codes import COMMAND_NOT_FOUND
-from fairlane.driver._collection import Collection, Sort, as_single
+from fairlane.driver._collection import Change, Collection, Sort, as_single
 from fairlane.driver._kinds import kind_of
 from fairlane.driver._writes import Write
 from fairlane.errors import ConfigurationError
@@ -25,6 +25,7 @@ T = TypeVar("T")
 
 CROSS_COLLECTION_BULK_WIRE_VERSION = 25  # MongoDB 8.0
 UNION_WIRE_VERSION = 9  # MongoDB 4.4
+LOOKUP_WIRE_VERSION = 13  # MongoDB 5.0: $lookup by a field and with a pipeline
 
 
 class Driver:
@@ -35,6 +36,7 @@ class Driver:
         self.kind = kind_of(client)
         self.has_cross_collection_bulk: bool = False
         self.has_union: bool = False
+        self.has_lookup: bool = False
         self.wire_version: int = 0
         self.is_known: bool = False
         self.on_disconnect: Callable[[], None] = lambda: None
@@ -75,6 +77,7 @@ class Driver:
             and issubclass(self.client.codec_options.document_class, MutableMapping)
         )
         self.has_union = wire_version >= UNION_WIRE_VERSION
+        self.has_lookup = wire_version >= LOOKUP_WIRE_VERSION
         return float(reply["localTime"].timestamp())
 
     async def has_atomic_sorted_updates(self) -> bool:
@@ -131,40 +134,66 @@ class Driver:
         """
         reached = 0
         if self.has_cross_collection_bulk and len(writes) > 1:
-            reached = await self._bulk([write.model() for write in writes])
+            reached = await self._write_together([write.model() for write in writes])
         for _, run in groupby(writes[reached:], key=lambda write: (type(write), write.collection)):
             batch: list[Any] = list(run)
             await batch[0].apply(batch)
 
-    async def _bulk(self, models: Sequence[Any]) -> int:
+    async def update_and_tell(
+        self, collection: Collection, changes: Sequence[Change]
+    ) -> list[bool]:
+        """Apply single updates by `_id`, in any order; tell of each whether it matched.
+
+        One command, whatever the server; see `Collection.update_and_tell` for older ones.
+        """
+        if self.has_cross_collection_bulk and len(changes) > 1:
+            models = [
+                UpdateOne(match, update, namespace=collection.namespace)
+                for match, update in changes
+            ]
+            done = await self._bulk(models, ordered=False, verbose_results=True)
+            if done is not None:
+                told = done.update_results
+                return [bool(told[number].matched_count) for number in range(len(models))]
+        return await collection.update_and_tell(changes)
+
+    async def _write_together(self, models: Sequence[Any]) -> int:
         """Apply the models in order; return how many were applied.
 
         Stops short where the server is too old, and at an upsert that met another one.
         """
         try:
-            await self._guarded(self.client.bulk_write(models, write_concern=self._write_concern))
+            done = await self._bulk(models)
+        except driver_errors.ClientBulkWriteException as error:
+            return _applied_before(error, models)
+        return 0 if done is None else len(models)
+
+    async def _bulk(self, models: Sequence[Any], **options: Any) -> Any:
+        """Send the models in one command and return its result; None if the server is too old."""
+        try:
+            return await self._guarded(
+                self.client.bulk_write(models, write_concern=self._write_concern, **options)
+            )
         except driver_errors.InvalidOperation:  # an older server became primary
             self.has_cross_collection_bulk = False
-            return 0
+            return None
         except driver_errors.AutoReconnect:
             self.on_disconnect()
             raise
         except driver_errors.ClientBulkWriteException as error:
-            return self._applied_before(error, models)
-        return len(models)
+            if isinstance(error.error, driver_errors.AutoReconnect):
+                self.on_disconnect()
+            if error.error is not None:
+                raise error.error from error
+            raise
 
-    def _applied_before(
-        self, error: driver_errors.ClientBulkWriteException, models: Sequence[Any]
-    ) -> int:
-        if isinstance(error.error, driver_errors.AutoReconnect):
-            self.on_disconnect()
-        if error.error is not None:
-            raise error.error from error
-        single = as_single(error)
-        index = int((single.details or {}).get("idx", 0))
-        if isinstance(models[index], UpdateOne) and isinstance(single, DuplicateKeyError):
-            return index
-        raise single from None
+
+def _applied_before(error: driver_errors.ClientBulkWriteException, models: Sequence[Any]) -> int:
+    single = as_single(error)
+    index = int((single.details or {}).get("idx", 0))
+    if isinstance(models[index], UpdateOne) and isinstance(single, DuplicateKeyError):
+        return index
+    raise single from None
 
 
 def _at_least_majority(wanted: WriteConcern) -> WriteConcern:

@@ -55,8 +55,7 @@ class Delete:
 
     @staticmethod
     async def apply(run: "Sequence[Delete]") -> None:
-        for write in run:
-            await write.collection.delete_one(write.match)
+        await run[0].collection.delete_each([write.match for write in run])
 
 
 Write = Insert | Upsert | Delete

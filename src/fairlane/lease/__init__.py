@@ -22,6 +22,7 @@ index, and a dead worker's document comes back by itself.
 
     verb (`commands`)  guard: what the filter says    closes the race with
     claimed            due: its partition, its time    another claimer of the same document
+                       still_due: its id, its time     the same, since it was read
     extended           held: its id and its token      whoever took the document over
     freed, given_back  held                            the same, and a second settlement
 
@@ -30,6 +31,7 @@ never used again and never changed by an extension.
 
 `sweep`       which partition a claimer tries next; it rests only when it missed every one
 `strategy`    `find_one_and_update`, or a sorted `update_one` and a look at what it took
+`batch`       any number of documents in as many commands as a few
 `settings`    how many partitions there are, the same for all programs, and how that is changed
 `reconciler`  puts where claimers look what is elsewhere; never moves a live lease
 """

@@ -7,13 +7,14 @@ it is, whatever it looks like, and no field is read to compute another.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Literal
+from typing import Any, Literal
 
 from bson.int64 import Int64
 
 from fairlane.driver import Document
 
 __all__ = (
+    "Choices",
     "Order",
     "claimed",
     "due",
@@ -23,11 +24,16 @@ __all__ = (
     "held",
     "misplaced",
     "order_by",
+    "still_due",
     "taken",
+    "taken_among",
     "unplaced",
 )
 
 Order = Literal["fair", "priority"]
+
+Choices = Mapping[str, Sequence[object]]
+"""Fields, and the values that they may have."""
 
 ORDERS: dict[str, tuple[tuple[str, int], ...]] = {
     "fair": (("available_at", 1),),
@@ -35,17 +41,32 @@ ORDERS: dict[str, tuple[tuple[str, int], ...]] = {
 }
 
 
-def due(*, partition: int, now: float, among: Mapping[str, Sequence[object]]) -> Document:
+def due(
+    *, partitions: Sequence[int], now: float, among: Mapping[str, Sequence[object]]
+) -> Document:
     """Match documents that may be leased: eligibility is written here and nowhere else.
 
-    `among` names the values that other fields may have, in the order of the index.
+    `among` has the other fields of the index, in its order.
 
     Race: two claimers pick one document: the winner's update moves `available_at` past `now`, so
     the loser's filter, judged again by the server on the changed document, does not match.
     `$in` lets the server merge one index range per value; a range over a field would walk them.
     """
-    choices = {field: {"$in": list(values)} for field, values in among.items()}
-    return {"partition": partition, **choices, "available_at": {"$lte": now}}
+    where = partitions[0] if len(partitions) == 1 else {"$in": list(partitions)}
+    return {"partition": where, **_choices(among), "available_at": {"$lte": now}}
+
+
+def still_due(key: object, *, now: float, among: Choices) -> Document:
+    """Match this document if it may be leased, as when it was read by `due`.
+
+    Race: another claimer has leased it since then: as above. Or it was removed and made anew: the
+    fields of `among` may be others; its partition does not matter, which only tells where to look.
+    """
+    return {"_id": key, **_choices(among), "available_at": {"$lte": now}}
+
+
+def _choices(among: Choices) -> Document:
+    return {field: {"$in": list(values)} for field, values in among.items()}
 
 
 def order_by(order: Order) -> tuple[tuple[str, int], ...]:
@@ -64,6 +85,11 @@ def claimed(*, token: str, until: float) -> Document:
 def taken(token: str) -> Document:
     """Match the document that a claim has leased under this token, whichever it is."""
     return {"token": token}
+
+
+def taken_among(bids: Mapping[Any, str]) -> Document:
+    """Match the documents that were leased under the tokens that were bid for them."""
+    return {"_id": {"$in": list(bids)}, "token": {"$in": list(bids.values())}}
 
 
 def held(key: object, token: str) -> Document:

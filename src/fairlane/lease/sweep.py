@@ -6,6 +6,10 @@ from contextlib import contextmanager
 
 __all__ = ("Sweep", "Sweeps")
 
+TOGETHER = 32
+"""So many partitions, times five priorities, are ranges of an index that MongoDB still merges in
+their order; beyond 200 it would read and sort what is due (`internalQueryMaxScansToExplode`)."""
+
 
 class Sweep:
     """One claimer's walk over all partitions, one exact partition for each attempt.
@@ -35,10 +39,23 @@ class Sweep:
         """
         while True:
             if not self._order:
-                self._order = self._rng.sample(range(self.partitions), self.partitions)
+                self._order = self._shuffled()
             partition = self._order.pop()
             if partition not in self._missed:
                 return partition
+
+    def looks(self) -> list[list[int]]:
+        """Return the next partition alone, then all others, several together.
+
+        For a claimer of many, who looks on as long as it has not found enough.
+        """
+        first = self.next()
+        others = [each for each in self._shuffled() if each != first]
+        starts = range(0, len(others), TOGETHER)
+        return [[first], *(others[start : start + TOGETHER] for start in starts)]
+
+    def _shuffled(self) -> list[int]:
+        return self._rng.sample(range(self.partitions), self.partitions)
 
     def hit(self) -> None:
         """Where one was, there may be more, and the misses so far are old."""

@@ -65,6 +65,11 @@ class MongoTransport(Facade[AsyncMongoTransport[E]], Generic[E]):
         """How groups are claimed on this server; "auto" while that is to be found out."""
         return self._open().opened().strategy
 
+    @property
+    def partitions(self) -> int:
+        """How many partitions the stored settings say."""
+        return self._open().opened().partitions
+
     def publish(
         self, group_id: str, event: E, priority: int = 0, *, message_id: str | None = None
     ) -> int:
@@ -92,11 +97,18 @@ class MongoTransport(Facade[AsyncMongoTransport[E]], Generic[E]):
         )
 
     def claim_many(
-        self, worker_id: str, n: int, visibility: Seconds = 30.0, min_priority: int = 0
+        self,
+        worker_id: str,
+        n: int,
+        visibility: Seconds = 30.0,
+        min_priority: int = 0,
+        *,
+        order: Order = "fair",
     ) -> list[Lease[E]]:
-        """Lease up to `n` distinct groups, as `n` calls of `claim` would."""
+        """Lease up to `n` distinct groups, in three or four commands."""
         return self._call(
-            lambda t: t.claim_many(worker_id, n, visibility, min_priority), undo=_give_back
+            lambda t: t.claim_many(worker_id, n, visibility, min_priority, order=order),
+            undo=_give_back,
         )
 
     def ack(self, lease: Lease[E]) -> bool:
@@ -111,6 +123,13 @@ class MongoTransport(Facade[AsyncMongoTransport[E]], Generic[E]):
     def nack(self, lease: Lease[E], delay: Seconds = 0.0, *, error: str | None = None) -> bool:
         """Give the message back for another attempt, after `delay` seconds. Returns as `ack`."""
         return self._call(lambda t: t.nack(lease, delay, error=error))
+
+    def nack_many(
+        self, leases: Iterable[Lease[E]], delay: Seconds = 0.0, *, error: str | None = None
+    ) -> list[bool]:
+        """Give each message back as `nack` does and return the results in order."""
+        held = list(leases)
+        return self._call(lambda t: t.nack_many(held, delay, error=error))
 
     def extend(self, lease: Lease[E], visibility: Seconds = 30.0) -> Lease[E]:
         """Hold the lease for `visibility` seconds from now; raises `LeaseLost` if it is lost."""

@@ -60,8 +60,8 @@ class Burial:
         message = await self._store.messages.undecoded().find_one({"_id": seq})
         if message is not None:
             await self._copy(group_id, note, message)
-            deletion = self._store.deletion(seq, note.get("redriven_from"))
-            await self._store.driver.write_in_order(deletion)
+            deletions = self._store.deletions({seq: note.get("redriven_from")})
+            await self._store.driver.write_in_order(deletions)
         match = {"_id": group_id, "dead.seq": seq}
         copy = {"_id": seq, "pending": True}
         if await self._store.locks.find_one(match, {"_id": 1}) is None:

@@ -3,7 +3,7 @@
 Pure functions, as in `fairlane.lease.commands`; each filter says which race it closes.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from bson.int64 import Int64
 
@@ -15,6 +15,7 @@ from fairlane.schema import EPOCH_STEP, floor_id
 __all__ = (
     "abandoned",
     "adopted",
+    "among",
     "claimable",
     "corrections",
     "drained",
@@ -26,8 +27,12 @@ __all__ = (
 
 def claimable(*, partition: int, min_priority: int, now: float) -> Document:
     """Match groups of sufficient priority that may be leased."""
-    among = {"priority": PRIORITIES[min_priority:]}
-    return commands.due(partition=partition, now=now, among=among)
+    return commands.due(partitions=[partition], now=now, among=among(min_priority))
+
+
+def among(min_priority: int) -> Mapping[str, Sequence[int]]:
+    """Return what a group may have so that it is of sufficient priority."""
+    return {"priority": PRIORITIES[min_priority:]}
 
 
 def settled(

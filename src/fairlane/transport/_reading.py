@@ -33,18 +33,25 @@ class GroupReader:
         return judge(documents, done), None if floor is None else floor["n"]
 
     async def read_back(self, taken: Document) -> Document | None:
-        """Read the lock that an update has leased, with the front of its group and its floor.
-
-        One command for what would be two. The lock is read first, so its `version` is no newer than
-        what is seen of its messages.
-        """
-        try:
-            rows = await self._store.locks.aggregate(
-                _with_front(taken, self._store.messages.name, self._store.counters.name)
-            )
-        except (InvalidBSON, OperationFailure):  # what cannot be decoded, or is too large together
-            return await self._store.locks.find_one(taken)
+        """Read the lock that an update has leased, as `read_back_all` does."""
+        rows = await self.read_back_all(taken)
         return rows[0] if rows else None
+
+    async def read_back_all(self, taken: Document) -> list[Document]:
+        """Read the locks that updates have leased, with the fronts of their groups and the floors.
+
+        One command for all of that. A lock is read before its front, so its `version` is no newer
+        than what is seen of its messages.
+        """
+        store = self._store
+        if store.driver.has_lookup:
+            try:
+                return await store.locks.aggregate(
+                    _with_front(taken, store.messages.name, store.counters.name)
+                )
+            except (InvalidBSON, OperationFailure):
+                pass  # something cannot be decoded, or is too large together with the rest
+        return await store.locks.find(taken, sort=IN_ORDER, limit=0)
 
     async def _front(self, group: Document, limit: int) -> tuple[list[Document], Document | None]:
         front, floor = group.pop("front", None), group.pop("floor", None)

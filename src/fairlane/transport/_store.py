@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from collections.abc import Mapping
 
 from bson.int64 import Int64
 from pymongo.errors import DuplicateKeyError
@@ -138,16 +139,18 @@ class Store:
         )
         return Upsert(self.locks, {"_id": group_id}, ready)
 
-    def deletion(self, seq: int, redriven_from: int | None) -> list[Write]:
-        """Return the writes that delete a settled message.
+    def deletions(self, settled: Mapping[int, int | None]) -> list[Write]:
+        """Return the writes that delete settled messages, each with the dead letter that it was.
 
         Race: a redrive that was interrupted, and goes on now, inserts the message again. What it
         inserts is not delivered without its dead letter (`DeadLetters`), which goes first.
         """
-        message = Delete(self.messages, {"_id": seq})
-        if redriven_from is None:
-            return [message]
-        return [Delete(self.dead, {"_id": redriven_from, "redriven_as": seq}), message]
+        letters: list[Write] = [
+            Delete(self.dead, {"_id": redriven_from, "redriven_as": seq})
+            for seq, redriven_from in settled.items()
+            if redriven_from is not None
+        ]
+        return letters + [Delete(self.messages, {"_id": seq}) for seq in settled]
 
     async def clear(self) -> None:
         """Delete locks before messages: a publish in between leaves a lock, which heals itself.

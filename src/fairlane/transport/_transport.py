@@ -1,31 +1,39 @@
 """`AsyncMongoTransport`: what a user of the grouped transport calls."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 from inspect import iscoroutinefunction
 from types import TracebackType
-from typing import Any, Generic, NoReturn, Self
+from typing import Any, Generic, Self
 
 from fairlane import checks, schema
 from fairlane.checks import Seconds
 from fairlane.clock import Clock
 from fairlane.driver import Driver, close, connect
 from fairlane.errors import ConfigurationError
-from fairlane.lease.commands import ORDERS, Order
+from fairlane.lease.commands import Order
 from fairlane.lease.settings import partition_count
 from fairlane.lease.strategy import Strategy, checked_strategy
 from fairlane.model import DeadLetter, E, Lease, Message, RepairReport, TransportStats
 from fairlane.payload import Codec, Payload
+from fairlane.transport import _arguments
 from fairlane.transport._claim import Claimer
 from fairlane.transport._dead import Burial, DeadLetters
+from fairlane.transport._delivery import Delivery
 from fairlane.transport._floors import Floors
+from fairlane.transport._opening import Opening
 from fairlane.transport._placing import Placer
 from fairlane.transport._publish import Publisher
+from fairlane.transport._reading import GroupReader
 from fairlane.transport._repair import Repairer
 from fairlane.transport._settle import Settler
 from fairlane.transport._store import Store
 from fairlane.transport._view import View
 
-__all__ = ("AsyncMongoTransport", "Opening")
+__all__ = ("AsyncMongoTransport",)
+
+OWN_OPTIONS = frozenset(
+    {"prefix", "clock", "partitions", "strategy", "new_group_credit", "codec", "ensure_indexes"}
+)
 
 
 class AsyncMongoTransport(Generic[E]):
@@ -100,14 +108,17 @@ class AsyncMongoTransport(Generic[E]):
         self._floors = floors = Floors(store)
         self._settler = Settler(store, burial, floors)
         self._dead = DeadLetters(store, payload, burial)
-        self._claimer = Claimer(
+        reader = GroupReader(store)
+        delivery = Delivery(
             store,
             payload,
+            reader=reader,
             floors=floors,
             settler=self._settler,
             burial=burial,
             dead=self._dead,
         )
+        self._claimer = Claimer(store, reader, delivery)
         self._placer = Placer(store)
         self._repairer = Repairer(store, self._dead, self._placer)
         self._view = View(store, payload, self._dead)
@@ -121,7 +132,7 @@ class AsyncMongoTransport(Generic[E]):
         driver: str = "motor",
         connect_timeout: Seconds = 10.0,
         **options: Any,
-    ) -> "Opening[E]":
+    ) -> "Opening[AsyncMongoTransport[E]]":
         """Open a client of its own: `await` the result, or enter it with `async with`.
 
         Args:
@@ -171,6 +182,14 @@ class AsyncMongoTransport(Generic[E]):
         lost connection and the next claim: it may find another server.
         """
         return self._store.leaser.strategy
+
+    @property
+    def partitions(self) -> int:
+        """How many partitions the stored settings say; known as `strategy` is, 1 before.
+
+        Other programs change it by `repartition`; this one learns of that within 30 seconds.
+        """
+        return self._store.partitioning.partitions
 
     async def publish(
         self, group_id: str, event: E, priority: int = 0, *, message_id: str | None = None
@@ -241,36 +260,39 @@ class AsyncMongoTransport(Generic[E]):
         Returns None if no group is due, or if the database is so slow that every lease came too
         late. Cancelled, it gives back what it leased.
         """
-        checks.text("worker_id", worker_id)
-        checks.priority("min_priority", min_priority)
-        seconds = checks.positive_seconds("visibility", visibility)
-        if order not in tuple(ORDERS):  # a list cannot be looked up in a dict
-            raise ConfigurationError(f"order must be one of {tuple(ORDERS)}, not {order!r}")
+        request = _arguments.request(worker_id, visibility, min_priority, order)
         if batch != 1 or isinstance(batch, bool):
             raise ConfigurationError(f"batch must be 1, not {batch!r}")
         await self._store.ready()
-        return await self._claimer.claim(worker_id, seconds, min_priority, order)
+        return await self._claimer.claim(request)
 
     async def claim_many(
-        self, worker_id: str, n: int, visibility: Seconds = 30.0, min_priority: int = 0
+        self,
+        worker_id: str,
+        n: int,
+        visibility: Seconds = 30.0,
+        min_priority: int = 0,
+        *,
+        order: Order = "fair",
     ) -> list[Lease[E]]:
-        """Lease up to `n` distinct groups, as `n` calls of `claim` would.
+        """Lease up to `n` distinct groups: those that have waited longest.
 
-        If one of them fails or is cancelled, those leased before are given back; so are those of
-        which less than half of the visibility is left when the last one has been claimed.
+        Takes three commands, or four where one partition has not enough, however large `n` is
+        (servers before MongoDB 5.0: and one for each group). What a claim puts right on its way
+        costs extra. It returns fewer than `n` if no more are due, or if other claimers were
+        quicker; none at all only if none is due, or if the database is so slow that all leases came
+        too late. Each of the leases counts, is guarded and is given back as one of `claim` is; if
+        one of them fails, all are given back.
+
+        Arguments are those of `claim`, and `n`, at least 1.
         """
         checks.count("n", n)
-        seconds = checks.positive_seconds("visibility", visibility)
-        leases: list[Lease[E]] = []
-        try:
-            while len(leases) < n and (
-                lease := await self.claim(worker_id, visibility, min_priority)
-            ):
-                leases.append(lease)
-            return await self._claimer.without_late(leases, seconds)
-        except BaseException:
-            await self._settler.release_all(leases)
-            raise
+        request = _arguments.request(worker_id, visibility, min_priority, order)
+        await self._store.ready()
+        if n > 1:
+            return await self._claimer.claim_many(request, n)
+        lease = await self._claimer.claim(request)
+        return [] if lease is None else [lease]
 
     async def ack(self, lease: Lease[E]) -> bool:
         """Settle the message: it is done and will not be delivered again.
@@ -278,16 +300,20 @@ class AsyncMongoTransport(Generic[E]):
         Returns False, and changes nothing, if the lease is no longer held. Succeeds after expiry
         as long as nobody else has claimed the group. Cancelled, it is finished all the same.
         """
-        _check(lease)
+        _arguments.lease(lease)
         await self._store.ready()
-        return await self._settler.ack(lease)
+        (is_held,) = await self._settler.ack([lease])
+        return is_held
 
     async def ack_many(self, leases: Iterable[Lease[E]]) -> list[bool]:
-        """Settle each lease as `ack` does and return the results in order."""
-        held = list(leases)
-        for lease in held:
-            _check(lease)
-        return [await self.ack(lease) for lease in held]
+        """Settle each lease as `ack` does, and return the results in order.
+
+        Any number of leases takes as many commands as one: each is settled on its own, so those
+        that are lost do not keep others from being settled.
+        """
+        held = _arguments.leases(leases)
+        await self._store.ready()
+        return await self._settler.ack(held)
 
     async def nack(
         self, lease: Lease[E], delay: Seconds = 0.0, *, error: str | None = None
@@ -297,11 +323,22 @@ class AsyncMongoTransport(Generic[E]):
         The group waits with it, so order is kept; without a delay it queues up behind groups that
         wait already. `error` is kept in the lock for people who look there. Returns as `ack`.
         """
-        _check(lease)
+        _arguments.lease(lease)
         seconds = checks.seconds("delay", delay)
         text = checks.optional_text("error", error)
         await self._store.ready()
-        return await self._settler.nack(lease, seconds, text)
+        (is_held,) = await self._settler.nack([lease], seconds, text)
+        return is_held
+
+    async def nack_many(
+        self, leases: Iterable[Lease[E]], delay: Seconds = 0.0, *, error: str | None = None
+    ) -> list[bool]:
+        """Give each message back as `nack` does, in one command; return the results in order."""
+        held = _arguments.leases(leases)
+        seconds = checks.seconds("delay", delay)
+        text = checks.optional_text("error", error)
+        await self._store.ready()
+        return await self._settler.nack(held, seconds, text)
 
     async def extend(self, lease: Lease[E], visibility: Seconds = 30.0) -> Lease[E]:
         """Hold the lease for at least `visibility` seconds from now; return it with its new end.
@@ -311,23 +348,24 @@ class AsyncMongoTransport(Generic[E]):
         Raises:
             LeaseLost: it is no longer held; nothing was changed.
         """
-        _check(lease)
+        _arguments.lease(lease)
         seconds = checks.positive_seconds("visibility", visibility)
         await self._store.ready()
         return await self._settler.extend(lease, seconds)
 
     async def release(self, lease: Lease[E]) -> bool:
         """Give the group back at once without counting the attempt. Returns as `ack`."""
-        _check(lease)
+        _arguments.lease(lease)
         await self._store.ready()
-        return await self._settler.release(lease)
+        (is_held,) = await self._settler.release([lease])
+        return is_held
 
     async def dead_letter(self, lease: Lease[E], reason: str) -> bool:
         """Settle the message by moving it to the dead letters, with why. Returns as `ack`.
 
         A crash at any point leaves it either in its group or among the dead letters.
         """
-        _check(lease)
+        _arguments.lease(lease)
         text = checks.text("reason", reason)
         await self._store.ready()
         return await self._settler.dead_letter(lease, text)
@@ -442,51 +480,3 @@ class AsyncMongoTransport(Generic[E]):
     def _notify(self) -> None:
         for callback in tuple(self._listeners):
             callback()
-
-
-OWN_OPTIONS = frozenset(
-    {"prefix", "clock", "partitions", "strategy", "new_group_credit", "codec", "ensure_indexes"}
-)
-
-
-class Opening(Generic[E]):
-    """A transport about to be opened: `await` it, or enter it with `async with`."""
-
-    HOW = (
-        "this transport is not open yet: "
-        "`async with AsyncMongoTransport.from_url(...) as transport:`, or `await` it"
-    )
-
-    def __init__(self, opened: Callable[[], Awaitable[AsyncMongoTransport[E]]]) -> None:
-        self._opened = opened
-        self._transport: AsyncMongoTransport[E] | None = None
-
-    def __getattr__(self, name: str) -> NoReturn:
-        raise AttributeError(f"no {name!r} here; {self.HOW}")
-
-    def __enter__(self) -> NoReturn:
-        raise ConfigurationError(self.HOW)
-
-    def __exit__(self, *_: object) -> None:
-        """Let `with` say how to do it, instead of what is missing."""
-
-    def __await__(self) -> Generator[Any, None, AsyncMongoTransport[E]]:
-        return self._opened().__await__()
-
-    async def __aenter__(self) -> AsyncMongoTransport[E]:
-        self._transport = await self._opened()
-        return self._transport
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        if self._transport is not None:
-            await self._transport.close()
-
-
-def _check(lease: object) -> None:
-    if not isinstance(lease, Lease):
-        raise ConfigurationError(f"lease must be the Lease that claim returned, not {lease!r:.100}")

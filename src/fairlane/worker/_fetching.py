@@ -1,25 +1,29 @@
-"""Get leases, one for each free handler slot, and rest while there is nothing to claim."""
+"""Get leases for the free handler slots, and rest while there is nothing to claim."""
 
 import logging
+import math
 import random
-from collections.abc import Awaitable, Callable
-from typing import Generic
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, Generic
 
 import anyio
 
-from fairlane.model import E
+from fairlane.model import E, Lease
 from fairlane.worker._cancellation import contained
 from fairlane.worker._health import Vitals
 from fairlane.worker._held import Held
 from fairlane.worker._outage import Outage, is_hopeless
 from fairlane.worker._settings import Settings
-from fairlane.worker.source import Source
+from fairlane.worker.source import ManyClaiming, Source
 
 __all__ = ("Bell", "Fetching")
 
 logger = logging.getLogger(__name__)
 
 JITTER = 0.2
+
+MOST = 64
+"""So many are claimed together at most: the heads of all have to arrive before one is handled."""
 
 
 class Bell:
@@ -54,7 +58,7 @@ class Fetching(Generic[E]):
         vitals: Vitals,
         *,
         stopping: anyio.Event,
-        give_back: Callable[[Held[E]], Awaitable[None]],
+        give_back: Callable[[Held[E]], Coroutine[Any, Any, None]],
     ) -> None:
         self._source = source
         self._settings = settings
@@ -68,22 +72,38 @@ class Fetching(Generic[E]):
         self.hopeless: Exception | None = None
 
     async def fetch(self, start: Callable[[Held[E]], None]) -> None:
-        """Claim for each free slot until stopped. The slot comes first: no lease waits for one."""
+        """Claim for the free slots until stopped. The slot comes first: no lease waits for one."""
         while not self._stopping.is_set():
             await self._slots.acquire()
             if self._stopping.is_set():
                 return
+            slots = 1 + self._take_more_slots()
             try:
-                held = await self._claim()
+                held = await self._claim(slots)
             except Exception as error:
-                self._slots.release()
+                self._free_slots(slots)
                 await self._recover(error)
             else:
+                self._free_slots(slots - len(held))
                 await self._use(held, start)
 
     def free_slot(self) -> None:
         self._slots.release()
         self._bell.ring()  # the group of the message that is done may be claimable again
+
+    def _take_more_slots(self) -> int:
+        """Take this claimer's share of the slots that are free besides; return how many."""
+        if not isinstance(self._source, ManyClaiming):
+            return 0
+        share = math.ceil(self._settings.concurrency / self._settings.claimers)
+        more = min(self._slots.value, share - 1, MOST - 1)
+        for _ in range(more):
+            self._slots.acquire_nowait()
+        return more
+
+    def _free_slots(self, number: int) -> None:
+        for _ in range(number):
+            self._slots.release()
 
     def look_again(self) -> None:
         """Something may be claimable; do not sleep over it."""
@@ -94,30 +114,35 @@ class Fetching(Generic[E]):
         _wake_all(self._slots)
         self._bell.wake_all()
 
-    async def _claim(self) -> Held[E] | None:
-        settings, asked_at = self._settings, anyio.current_time()
+    async def _claim(self, n: int) -> list[Held[E]]:
+        visibility, asked_at = self._settings.visibility, anyio.current_time()
         self._bell.hush()
-        claim = self._source.claim(
-            settings.worker_id, settings.visibility, settings.min_priority, order=settings.order
-        )
         with self._vitals.polling():
-            lease = await contained(claim)
+            leases = await contained(self._leases(n))
         self._outage.end()
-        if lease is None:
-            return None
         now = anyio.current_time()
-        return Held(lease, settings.visibility, asked_at=asked_at, now=now)
+        return [Held(lease, visibility, asked_at=asked_at, now=now) for lease in leases]
 
-    async def _use(self, held: Held[E] | None, start: Callable[[Held[E]], None]) -> None:
-        """Hand the slot on with the lease; without one free it, and wait for a reason to retry."""
-        if held is None:
-            self._slots.release()
+    async def _leases(self, n: int) -> Sequence[Lease[E]]:
+        source, settings = self._source, self._settings
+        asked = settings.visibility, settings.min_priority
+        if n > 1 and isinstance(source, ManyClaiming):
+            return await source.claim_many(settings.worker_id, n, *asked, order=settings.order)
+        lease = await source.claim(settings.worker_id, *asked, order=settings.order)
+        return [] if lease is None else [lease]
+
+    async def _use(self, held: Sequence[Held[E]], start: Callable[[Held[E]], None]) -> None:
+        """Hand the slots on with the leases; without any, wait for a reason to try again."""
+        if not held:
             await self._rest()
         elif self._stopping.is_set():
-            await self._give_back(held)
+            async with anyio.create_task_group() as group:
+                for each in held:
+                    group.start_soon(self._give_back, each)
         else:
-            self._bell.ring()  # where one was, there may be more
-            start(held)
+            self._bell.ring()  # where some were, there may be more
+            for each in held:
+                start(each)
 
     async def _recover(self, error: Exception) -> None:
         if is_hopeless(error, has_worked=self._vitals.has_polled):

@@ -62,8 +62,8 @@ class WorkerPool(Generic[E]):
         source: where leases come from: an `AsyncMongoTransport`, or any `Source`.
         handler: `async def handle(lease)`, or `def handle(lease)`, which runs in a thread.
         concurrency: how many handlers work at once. Nothing is claimed without a free one.
-        claimers: how many claims may be under way at once; 1 is right unless claims take longer
-            than handlers.
+        claimers: how many claims may be under way at once; they share the slots. One, which leases
+            groups for all free slots together, is right unless claims take longer than handlers.
         worker_id: names this pool in lease tokens; made of host and process if not given.
         visibility: seconds after which somebody else gets the message when this process dies.
         min_priority: leave groups below this priority (0 to 4) alone.

@@ -8,7 +8,15 @@ from fairlane.errors import ConfigurationError
 from fairlane.model import E, Lease
 from fairlane.worker._calling import is_async
 
-__all__ = ("Announcing", "Order", "Reconcilable", "Repairable", "Source", "checked_source")
+__all__ = (
+    "Announcing",
+    "ManyClaiming",
+    "Order",
+    "Reconcilable",
+    "Repairable",
+    "Source",
+    "checked_source",
+)
 
 VERBS = ("claim", "ack", "nack", "extend", "release", "dead_letter")
 
@@ -44,6 +52,24 @@ class Source(Protocol[E]):
     async def release(self, lease: Lease[E]) -> bool: ...
 
     async def dead_letter(self, lease: Lease[E], reason: str) -> bool: ...
+
+
+@runtime_checkable
+class ManyClaiming(Protocol[E]):
+    """A source that leases several groups at once; a pool with several free slots asks it to.
+
+    What is said of `Source.claim` holds for each of the leases.
+    """
+
+    async def claim_many(
+        self,
+        worker_id: str,
+        n: int,
+        visibility: float = 30.0,
+        min_priority: int = 0,
+        *,
+        order: Order = "fair",
+    ) -> list[Lease[E]]: ...
 
 
 @runtime_checkable

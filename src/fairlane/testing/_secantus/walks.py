@@ -13,9 +13,8 @@ from secantus import deadline, storage
 
 from fairlane.testing._secantus.plans import ID_INDEX, Document, Plan
 
-LONGEST_CHUNK = (
-    128  # entries: as many may be read in vain, and so often does a walk look for its place
-)
+# Entries: as many may be read in vain, and the place of a walk is looked up so seldom.
+LONGEST_CHUNK = 128
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +40,7 @@ class Matching:
         documents = self.store._cursor_optional(storage._doc_table_for(self.db, self.coll))
         if documents is None:  # nothing was ever stored
             return
-        _pin_snapshot(self.store, self.db, self.coll)
+        _pin_snapshot(self.store)
         walks = _walks(_table(self.store, self.db, self.coll, plan), plan)
         share = math.ceil(count / len(walks))
         for _key, recordid in _merged([walk.entries(share) for walk in walks], plan):
@@ -58,14 +57,12 @@ class Matching:
             yield document
 
 
-def _pin_snapshot(store: Any, db: str, coll: str) -> None:
+def _pin_snapshot(store: Any) -> None:
     """Let all walks see the same instant, which the session keeps while a cursor has a place.
 
     Else a document that another client moves could be found before and after, or not at all.
     """
-    cursor = store._cursor(storage._COLL_TABLE)
-    cursor.set_key(db, coll)
-    cursor.search()
+    store._cursor(storage._COLL_TABLE).next()
 
 
 class _Entry(NamedTuple):

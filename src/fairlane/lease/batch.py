@@ -1,0 +1,95 @@
+"""Lease many documents in as many commands as a few: their number does not matter.
+
+Candidates are read in the order of the index, then all of them are bid for in one bulk of single
+conditional updates, each under a token of its own; what was won is read back in one command. A
+candidate that another claimer was quicker to lease is lost, and nothing else happens to it.
+"""
+
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pymongo.errors import PyMongoError
+
+from fairlane.driver import Collection, Document, Sort
+from fairlane.lease import commands
+
+__all__ = ("Bids", "ReadAll", "Wanted", "candidates", "free_all", "lease_all")
+
+Bids = Mapping[Any, str]
+"""The tokens under which documents are to be leased, by `_id`."""
+
+ReadAll = Callable[[Document], Awaitable[list[Document]]]
+
+logger: logging.Logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """Which documents may be leased, which of them come first, and until when they are leased.
+
+    Attributes:
+        now, until: epoch seconds.
+        among: the values that other fields may have.
+    """
+
+    now: float
+    until: float
+    sort: Sort
+    among: commands.Choices
+
+
+async def candidates(
+    collection: Collection, wanted: Wanted, looks: Iterable[Sequence[int]], n: int
+) -> list[Any]:
+    """Return the `_id`s of up to `n` due documents, looking into some partitions at a time.
+
+    Fewer than `n` only if there are no more in any of them.
+    """
+    found: list[Any] = []
+    for partitions in looks:
+        match = commands.due(partitions=partitions, now=wanted.now, among=wanted.among)
+        limit = n - len(found)
+        rows = await collection.find(match, sort=wanted.sort, limit=limit, fields={"_id": 1})
+        found += (row["_id"] for row in rows)
+        if len(found) >= n:
+            break
+    return found
+
+
+async def lease_all(
+    collection: Collection, wanted: Wanted, bids: Bids, *, read_back: ReadAll
+) -> list[Document]:
+    """Lease those that are due still, and return them as they are then, in the order of the bids.
+
+    `read_back` reads the documents that match a filter, on the primary. If anything fails, what
+    was leased is given back.
+    """
+    update = [
+        (
+            commands.still_due(key, now=wanted.now, among=wanted.among),
+            commands.claimed(token=token, until=wanted.until),
+        )
+        for key, token in bids.items()
+    ]
+    try:
+        won = await collection.update_each(update)
+        rows = await read_back(commands.taken_among(bids)) if won else []
+    except BaseException:
+        await free_all(collection, bids, now=wanted.now)
+        raise
+    leased = {row["_id"]: row for row in rows}
+    return [leased[key] for key in bids if key in leased]
+
+
+async def free_all(collection: Collection, bids: Bids, *, now: float) -> None:
+    """Give back what is leased under these tokens; if that fails their leases run out."""
+    if not bids:
+        return
+    given_back = commands.given_back(now=now)
+    changes = [(commands.held(key, token), given_back) for key, token in bids.items()]
+    try:
+        await collection.update_each(changes)
+    except PyMongoError:
+        logger.warning("%d leases run out by themselves", len(bids), exc_info=True)
