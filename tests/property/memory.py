@@ -154,6 +154,7 @@ class MemoryCollection:
         update: Document,
         *,
         sort: Sequence[tuple[str, int]] | None = None,
+        hint: object = None,
         upsert: bool = False,
     ) -> Document | None:
         found = in_order(self._matching(match), sort or ())

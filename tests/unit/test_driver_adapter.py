@@ -9,10 +9,11 @@ from pymongo import AsyncMongoClient, MongoClient, WriteConcern
 from pymongo.errors import BulkWriteError, DuplicateKeyError, OperationFailure
 
 from fairlane import ConfigurationError
-from fairlane.driver import Driver
+from fairlane.driver import Cost, Driver
 from fairlane.driver._collection import as_single
 from fairlane.driver._connecting import _address, _masked
 from fairlane.driver._driver import _at_least_majority
+from fairlane.driver._explaining import cost_of
 from fairlane.driver._kinds import kind_of
 
 HOST = "127.0.0.1:27017"
@@ -151,3 +152,40 @@ def test_error_of_a_bulk_becomes_that_of_its_first_failed_write(
 def test_error_of_a_bulk_without_a_failed_write_stays_what_it_is() -> None:
     error = BulkWriteError({"writeErrors": [], "writeConcernErrors": [{"code": 64}]})
     assert as_single(error) is error
+
+
+async def test_fake_explains_nothing() -> None:
+    collection = Driver(AsyncMongoMockClient()).collection("db", "locks")
+    keys = [("partition", 1)]
+    assert await collection.explain({}, sort=keys, hint=keys, max_time=1.0) is None
+
+
+async def test_fake_takes_a_hint_for_what_it_is() -> None:
+    collection = Driver(AsyncMongoMockClient()).collection("db", "locks")
+    await collection.insert([{"_id": 1}])
+    update = {"$set": {"token": "w"}}
+    assert await collection.find_one_and_update({}, update, hint=[("partition", 1)]) is not None
+
+
+STATS = {"totalKeysExamined": 3, "totalDocsExamined": 2, "executionTimeMillis": 1}
+
+
+def test_cost_is_what_the_server_counted() -> None:
+    cost = cost_of({"executionStats": {"executionSuccess": True, **STATS}})
+    assert cost == Cost(keys=3, documents=2, milliseconds=1)
+    assert cost.examined == 5
+
+
+@pytest.mark.parametrize("missing", STATS)
+def test_server_that_does_not_count_tells_no_cost(missing: str) -> None:
+    stats = {name: value for name, value in STATS.items() if name != missing}
+    assert cost_of({"executionStats": stats}) is None
+    assert cost_of({"queryPlanner": {}}) is None
+
+
+def test_cost_of_a_query_that_failed_is_its_error() -> None:
+    """MongoDB explains it up to there, as if half of the way were all of it."""
+    stats = {**STATS, "executionSuccess": False, "errorMessage": "time is up", "errorCode": 50}
+    with pytest.raises(OperationFailure, match="time is up") as raised:
+        cost_of({"executionStats": stats})
+    assert raised.value.code == 50

@@ -56,7 +56,9 @@ class Server:
         self._answer("findAndModify")
         return dict(LEASED)
 
-    async def update_one(self, match: Document, update: Any, *, sort: Any = ()) -> bool:
+    async def update_one(
+        self, match: Document, update: Any, *, sort: Any = (), hint: object = None
+    ) -> bool:
         self._answer("sorted update" if sort else "update")
         self.updates.append((match, update))
         self.due -= 1

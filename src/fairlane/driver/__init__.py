@@ -9,6 +9,7 @@ from fairlane.driver._codes import AUTHENTICATION_FAILED, UNAUTHORIZED
 from fairlane.driver._collection import Change, Collection, Sort
 from fairlane.driver._connecting import close, connect
 from fairlane.driver._driver import Driver
+from fairlane.driver._explaining import Cost
 from fairlane.driver._writes import Delete, Insert, Upsert, Write
 
 __all__ = (
@@ -18,6 +19,7 @@ __all__ = (
     "UNAUTHORIZED",
     "Change",
     "Collection",
+    "Cost",
     "Delete",
     "Document",
     "Driver",

@@ -8,9 +8,10 @@ from pymongo import errors as driver_errors
 from pymongo.errors import BulkWriteError, DuplicateKeyError
 from pymongo.operations import DeleteOne, IndexModel, UpdateOne
 
-from fairlane.driver._bson import RAW_BSON, Document
+from fairlane.driver._bson import BSON, RAW_BSON, Document
 from fairlane.driver._cancelling import guarded
 from fairlane.driver._codes import DUPLICATE_KEY, IMMUTABLE_FIELD
+from fairlane.driver._explaining import Cost, cost_of
 from fairlane.driver._kinds import Kind
 
 __all__ = ("Change", "Collection", "Sort", "as_single")
@@ -89,22 +90,33 @@ class Collection:
         return number
 
     async def find_one_and_update(
-        self, match: Document, update: Document, *, sort: Sort | None = None, upsert: bool = False
+        self,
+        match: Document,
+        update: Document,
+        *,
+        sort: Sort | None = None,
+        hint: Sort | None = None,
+        upsert: bool = False,
     ) -> Document | None:
-        """Update one document and return it as it is afterwards."""
+        """Update one document and return it as it is afterwards; `hint` names an index's keys."""
         change = self._raw.find_one_and_update(
             match,
             update,
             sort=None if sort is None else list(sort),
+            hint=None if hint is None else list(hint),
             upsert=upsert,
             return_document=pymongo.ReturnDocument.AFTER,
         )
         found: Document | None = await self._run(change)
         return found
 
-    async def update_one(self, match: Document, update: Document, *, sort: Sort = ()) -> bool:
+    async def update_one(
+        self, match: Document, update: Document, *, sort: Sort = (), hint: Sort | None = None
+    ) -> bool:
         """Return whether a document matched; with `sort` the first one is updated (MongoDB 8.0)."""
-        options = {"sort": dict(sort)} if sort else {}
+        options: Document = {"sort": dict(sort)} if sort else {}
+        if hint is not None:
+            options["hint"] = list(hint)
         result = await self._run(self._raw.update_one(match, update, **options))
         return bool(result.matched_count)
 
@@ -202,6 +214,33 @@ class Collection:
             cursor = await self._run(cursor)
         found: list[Document] = await self._run(cursor.to_list(None))
         return found
+
+    async def explain(
+        self, match: Document, *, sort: Sort, hint: Sort, max_time: float
+    ) -> Cost | None:
+        """Tell what a find of the first match costs by the index with the keys of `hint`.
+
+        The server runs it, for `max_time` seconds at most. None from an in-process fake, which has
+        no plans, and from a server that does not count. Raises `OperationFailure` if the find
+        fails: there is no such index (code 2), or the time is up (code 50).
+        """
+        if self._kind == "mongomock":
+            return None
+        find = {
+            "find": self.name,
+            "filter": match,
+            "sort": dict(sort),
+            "hint": dict(hint),
+            "limit": 1,
+        }
+        call = self._raw.database.command(
+            "explain",
+            find,
+            verbosity="executionStats",
+            maxTimeMS=max(1, round(max_time * 1_000)),  # inside of the find MongoDB ignores it
+            codec_options=BSON,
+        )
+        return cost_of(await self._run(call))
 
     async def drop(self) -> None:
         await self._run(self._raw.drop())

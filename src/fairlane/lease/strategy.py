@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Literal, get_args
 
 from pymongo.errors import OperationFailure, PyMongoError
@@ -10,9 +11,17 @@ from fairlane.clock import Clock, uptime
 from fairlane.driver import UNAUTHORIZED, Collection, Document, Driver, Sort
 from fairlane.errors import ConfigurationError, describe
 from fairlane.lease import commands
+from fairlane.lease.hints import Index
 from fairlane.schema import STRINGS, TOKEN_KEYS, same_keys
 
-__all__ = ("STRATEGIES", "Leaser", "ReadBack", "Strategy", "checked_strategy")
+__all__ = (
+    "STRATEGIES",
+    "Leaser",
+    "ReadBack",
+    "Strategy",
+    "checked_strategy",
+    "is_hint_refused",
+)
 
 ReadBack = Callable[[Document], Awaitable[Document | None]]
 
@@ -43,6 +52,19 @@ def checked_strategy(value: object) -> Strategy:
     return "auto"
 
 
+def is_hint_refused(code: int | None, message: str) -> bool:
+    """Say whether a hinted command failed for its hint: no such index, or no hints at all.
+
+    The codes are those of any command that is not understood, so the words decide: those of the
+    cause, as MongoDB repeats the query before it, in which anything may stand.
+    """
+    return code in NOT_UNDERSTOOD and "hint" in _cause(message).lower()
+
+
+def _cause(message: str) -> str:
+    return message.rpartition("planner returned error")[2].removeprefix(" :: caused by :: ")
+
+
 class Leaser:
     """Leases the first due document of a collection by the best command that the server has.
 
@@ -57,6 +79,7 @@ class Leaser:
         self._is_capable: bool | None = None
         self._chosen: Strategy | None = None
         self._distrusted_until = 0.0
+        self._refused: set[Index] = set()
 
     @property
     def strategy(self) -> Strategy:
@@ -65,9 +88,13 @@ class Leaser:
 
     def forget(self) -> None:
         """Find out anew: after a lost connection it may be another server."""
-        self._is_capable = self._chosen = None
-        self._driver.is_known = False
+        self._ask_anew()
         self._distrusted_until = 0.0
+        self.hint_again()
+
+    def hint_again(self) -> None:
+        """Name the indexes again that were missing: `Hints.measure` has seen them since."""
+        self._refused.clear()
 
     async def detect(self, collection: Collection) -> None:
         """Find out what is best, if that is to be done.
@@ -92,24 +119,48 @@ class Leaser:
         now: float,
         until: float,
         sort: Sort,
+        hint: Index | None = None,
         read_back: ReadBack | None = None,
     ) -> Document | None:
         """Lease the first match in the order of `sort` and return it as it is then; None if none.
+
+        `hint` names an index by its keys. If the server refuses it, having no such index, the lease
+        goes on without, and so do later ones until `forget` or `hint_again`.
 
         `read_back` reads the one document that matches a filter, on the primary, where that is to
         be done otherwise than by a plain find. If the read fails its lease is given back.
         """
         update = commands.claimed(token=token, until=until)
+        read = partial(self._read_back, collection, token, now, read_back)
+        attempt = partial(self._attempt, collection, match, update, sort, read)
+        if hint is not None and hint not in self._refused:
+            try:
+                return await attempt(hint)
+            except OperationFailure as error:
+                if not _is_about_hint(error):
+                    raise
+                self._refuse(hint, error)
+        return await attempt(None)
+
+    async def _attempt(
+        self,
+        collection: Collection,
+        match: Document,
+        update: Document,
+        sort: Sort,
+        read_back: Callable[[], Awaitable[Document | None]],
+        hint: Index | None,
+    ) -> Document | None:
         if await self._is_sorted_update_best(collection):
             try:
-                if not await collection.update_one(match, update, sort=sort):
+                if not await collection.update_one(match, update, sort=sort, hint=hint):
                     return None
-                return await self._read_back(collection, token, now, read_back)
+                return await read_back()
             except OperationFailure as error:
-                if self._wanted == UPDATE or error.code not in NOT_UNDERSTOOD:
+                if not self._may_blame_sort(error, hint):
                     raise
                 self._distrust(error)
-        return await collection.find_one_and_update(match, update, sort=sort)
+        return await collection.find_one_and_update(match, update, sort=sort, hint=hint)
 
     async def needs_token_index(self) -> bool:
         """Whether leases may have to be read back by their token."""
@@ -138,6 +189,10 @@ class Leaser:
         await self.detect(collection)
         return self.strategy == UPDATE
 
+    def _ask_anew(self) -> None:
+        self._is_capable = self._chosen = None
+        self._driver.is_known = False
+
     async def _is_sorted_update_good(self) -> bool:
         if self._is_capable is None:
             if not self._driver.is_known:
@@ -148,10 +203,30 @@ class Leaser:
             )
         return self._is_capable
 
+    def _may_blame_sort(self, error: OperationFailure, hint: Index | None) -> bool:
+        if hint is not None and _is_about_hint(error):
+            return False
+        return self._wanted != UPDATE and error.code in NOT_UNDERSTOOD
+
+    def _refuse(self, hint: Index, error: OperationFailure) -> None:
+        if hint not in self._refused:  # as of another lease that was under way
+            cause = _cause(_message(error))
+            logger.warning("leases go without the hint %s: %s", dict(hint), cause)
+        self._refused.add(hint)
+
     def _distrust(self, error: OperationFailure) -> None:
         logger.warning("the server rejected a sorted update: %s", describe(error, 300))
-        self.forget()
+        self._ask_anew()
         self._distrusted_until = self._monotonic() + DISTRUST
+
+
+def _is_about_hint(error: OperationFailure) -> bool:
+    return is_hint_refused(error.code, _message(error))
+
+
+def _message(error: OperationFailure) -> str:
+    """Return what the server said, to which the driver adds the whole reply."""
+    return str((error.details or {}).get("errmsg", error))
 
 
 async def _has_token_index(collection: Collection) -> bool:
