@@ -99,7 +99,7 @@ def leaser(served: Driver, strategy: Strategy) -> Leaser:
 
 
 def due(partition: int) -> dict[str, Any]:
-    return commands.due(partition=partition, now=NOW, among={"type": TYPES})
+    return commands.due(partitions=[partition], now=NOW, among={"type": TYPES})
 
 
 async def drained(leaser: Leaser, leases: Collection, hint: Index | None) -> list[int]:
@@ -188,7 +188,7 @@ async def test_better_index_is_chosen(leases: Collection) -> None:
     )
 
     def rare(partition: int) -> dict[str, Any]:
-        return commands.due(partition=0, now=NOW, among={"type": ["rare"]})
+        return commands.due(partitions=[0], now=NOW, among={"type": ["rare"]})
 
     hints = Hints((BY_PRIORITY, BY_TYPE), by_explaining(leases, rare, sort=SORT))
     assert await hints.measure(PARTITIONS)
