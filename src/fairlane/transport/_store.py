@@ -1,104 +1,35 @@
-"""Where one transport keeps its documents: collections, settings, sequence and server time."""
+"""Where one transport keeps its documents: collections and their indexes, and the sequence."""
 
-import asyncio
-import logging
 from collections.abc import Mapping
 
 from bson.int64 import Int64
 from pymongo.errors import DuplicateKeyError
 
 from fairlane import schema
-from fairlane.clock import Clock, ServerClock, uptime
-from fairlane.driver import Delete, Document, Driver, Insert, Upsert, Write
+from fairlane.driver import Collection, Delete, Document, Driver, Insert, Upsert, Write
 from fairlane.errors import ConfigurationError
-from fairlane.lease.settings import REREAD, Partitioning, Settings
-from fairlane.lease.strategy import Leaser, Strategy
+from fairlane.lease.indexes import ensure_index
+from fairlane.lease.site import Setup, Site
 from fairlane.payload import stored
 from fairlane.transport import _group_commands
-from fairlane.transport._indexes import ensure_index
 
 __all__ = ("Store",)
 
 TRIES = 5
 
-logger = logging.getLogger(__name__)
 
-
-class Store:
+class Store(Site):
     """The collections of one transport and what all its operations share."""
 
-    def __init__(
-        self,
-        driver: Driver,
-        *,
-        db_name: str,
-        prefix: str,
-        clock: Clock | None,
-        partitions: int | None,
-        strategy: Strategy,
-        ensure_indexes: bool,
-        monotonic: Clock = uptime,
-    ) -> None:
-        self.driver = driver
-        self.clock = ServerClock() if clock is None else clock
-        self.messages = driver.collection(db_name, f"{prefix}_messages")
-        self.locks = driver.collection(db_name, f"{prefix}_locks")
-        self.counters = driver.collection(db_name, f"{prefix}_counters")
-        self.dead = driver.collection(db_name, f"{prefix}_dead")
-        self.leaser = Leaser(driver, strategy)
-        self.partitioning = Partitioning()
-        self._settings = Settings(partitions)
-        self._monotonic = monotonic
-        self._reread_at = 0.0
-        self._ensure_indexes = ensure_indexes
-        self._is_ready = False
-        self._starting = asyncio.Lock()
-        driver.on_disconnect = self._disconnected
+    def __init__(self, driver: Driver, setup: Setup) -> None:
+        super().__init__(driver, setup)
+        self.messages = driver.collection(setup.db_name, f"{setup.prefix}_messages")
+        self.locks = driver.collection(setup.db_name, f"{setup.prefix}_locks")
+        self.dead = driver.collection(setup.db_name, f"{setup.prefix}_dead")
 
-    async def ready(self) -> None:
-        """Learn the server's time, the settings and the indexes, once; a failure is not kept.
-
-        The settings are read again when they are `REREAD` seconds old.
-        """
-        if self._is_ready and self._monotonic() < self._reread_at:
-            return
-        async with self._starting:
-            if not self._is_ready:
-                await self._start()
-            elif self._monotonic() >= self._reread_at:
-                await self.reread_settings()
-
-    async def reread_settings(self) -> None:
-        """Learn what the settings say by now; a change is followed, whatever was asked for."""
-        asked_at = self._monotonic()
-        self._follow(await self._settings.read(self.counters), asked_at)
-
-    async def change_partitions(self, partitions: int) -> Partitioning:
-        """Change the settings for all programs and return what they say now."""
-        asked_at = self._monotonic()
-        changed = await self._settings.change(self.counters, partitions, now=await self.now())
-        self._follow(changed, asked_at)
-        return changed
-
-    async def narrow(self) -> None:
-        """Let claimers stop looking where nothing is any more."""
-        if self.partitioning.may_narrow(await self.now()):
-            asked_at = self._monotonic()
-            narrowed = await self._settings.narrow(self.counters, self.partitioning)
-            self._follow(narrowed, asked_at)
-
-    def partition_of(self, group_id: str) -> int:
-        return schema.partition_of(group_id, self.placing())
-
-    def placing(self) -> int:
-        """Return the number of partitions into which groups are put at the moment."""
-        return self.partitioning.placing(self.clock())
-
-    async def now(self) -> float:
-        """Return the server's time in epoch seconds, asking the server again when it is due."""
-        if isinstance(self.clock, ServerClock) and self.clock.is_due:
-            await self.clock.refresh(self.driver.server_time)
-        return self.clock()
+    @property
+    def leased(self) -> Collection:
+        return self.locks
 
     async def reserve(self, number: int) -> int:
         """Return the first of `number` new sequence numbers. Numbers of failed calls are lost."""
@@ -164,35 +95,6 @@ class Store:
         for collection in (self.locks, self.messages, self.dead, self.counters):
             await collection.drop()
         self._is_ready = False
-
-    async def _start(self) -> None:
-        await self._learn_server()
-        asked_at = self._monotonic()
-        self._follow(await self._settings.learn(self.counters), asked_at)
-        if self._ensure_indexes:
-            await self.ensure_indexes()
-        await self.leaser.detect(self.locks)
-        self._is_ready = True
-
-    def _follow(self, found: Partitioning, asked_at: float) -> None:
-        if self._is_ready and found.partitions != self.partitioning.partitions:
-            logger.warning(
-                "the number of partitions in %r was changed from %d to %d",
-                *(self.counters.name, self.partitioning.partitions, found.partitions),
-            )
-        self.partitioning = found
-        self._reread_at = asked_at + REREAD
-
-    def _disconnected(self) -> None:
-        if isinstance(self.clock, ServerClock):
-            self.clock.expire()
-        self.leaser.forget()
-
-    async def _learn_server(self) -> None:
-        if isinstance(self.clock, ServerClock):
-            await self.clock.refresh(self.driver.server_time)
-        else:
-            await self.driver.server_time()
 
     async def _count_up(self, number: int) -> Document | None:
         try:

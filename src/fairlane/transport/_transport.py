@@ -1,18 +1,18 @@
 """`AsyncMongoTransport`: what a user of the grouped transport calls."""
 
 from collections.abc import AsyncIterator, Callable, Iterable
-from inspect import iscoroutinefunction
 from types import TracebackType
 from typing import Any, Generic, Self
 
-from fairlane import checks, schema
+from fairlane import checks
 from fairlane.checks import Seconds
 from fairlane.clock import Clock
 from fairlane.driver import Driver, close, connect
 from fairlane.errors import ConfigurationError
 from fairlane.lease.commands import Order
 from fairlane.lease.settings import partition_count
-from fairlane.lease.strategy import Strategy, checked_strategy
+from fairlane.lease.site import checked_setup
+from fairlane.lease.strategy import Strategy
 from fairlane.model import DeadLetter, E, Lease, Message, RepairReport, TransportStats
 from fairlane.payload import Codec, Payload
 from fairlane.transport import _arguments
@@ -82,22 +82,16 @@ class AsyncMongoTransport(Generic[E]):
         codec: Codec[E] | None = None,
         ensure_indexes: bool = True,
     ) -> None:
-        if partitions is not None:
-            partition_count("partitions", partitions)
-        if clock is not None and (not callable(clock) or iscoroutinefunction(clock)):
-            raise ConfigurationError(
-                f"clock must be a plain callable that returns epoch seconds, not {clock!r}"
-            )
-        self._owns_client = False
-        self._store = Store(
-            Driver(client),
-            db_name=schema.db_name(db_name),
-            prefix=schema.prefix(prefix),
+        setup = checked_setup(
+            db_name=db_name,
+            prefix=prefix,
             clock=clock,
             partitions=partitions,
-            strategy=checked_strategy(strategy),
+            strategy=strategy,
             ensure_indexes=ensure_indexes,
         )
+        self._owns_client = False
+        self._store = Store(Driver(client), setup)
         self._listeners: list[Callable[[], object]] = []
         self._compose(Payload(codec), checks.credit("new_group_credit", new_group_credit))
 

@@ -1,0 +1,162 @@
+"""Where one product keeps what is leased: settings, server time and strategy of its collections."""
+
+import asyncio
+import logging
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from inspect import iscoroutinefunction
+
+from fairlane import schema
+from fairlane.clock import Clock, ServerClock, uptime
+from fairlane.driver import Collection, Driver
+from fairlane.errors import ConfigurationError
+from fairlane.lease.settings import REREAD, Partitioning, Settings, partition_count
+from fairlane.lease.strategy import Leaser, Strategy, checked_strategy
+
+__all__ = ("Setup", "Site", "checked_setup")
+
+logger: logging.Logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setup:
+    """What a product is opened with, checked.
+
+    Attributes:
+        clock: returns epoch seconds; None for the server's time.
+        partitions: None for what is stored.
+        ensure_indexes: whether to create missing ones.
+    """
+
+    db_name: str
+    prefix: str
+    clock: Clock | None
+    partitions: int | None
+    strategy: Strategy
+    ensure_indexes: bool
+
+
+def checked_setup(
+    *,
+    db_name: str,
+    prefix: str,
+    clock: Clock | None,
+    partitions: int | None,
+    strategy: Strategy,
+    ensure_indexes: bool,
+) -> Setup:
+    """Return a setup; raises `ConfigurationError` naming the first bad argument."""
+    if partitions is not None:
+        partition_count("partitions", partitions)
+    if clock is not None and (not callable(clock) or iscoroutinefunction(clock)):
+        raise ConfigurationError(
+            f"clock must be a plain callable that returns epoch seconds, not {clock!r}"
+        )
+    return Setup(
+        db_name=schema.db_name(db_name),
+        prefix=schema.prefix(prefix),
+        clock=clock,
+        partitions=partitions,
+        strategy=checked_strategy(strategy),
+        ensure_indexes=ensure_indexes,
+    )
+
+
+class Site(ABC):
+    """What all operations of a product share. A product adds its collections and its indexes."""
+
+    def __init__(self, driver: Driver, setup: Setup, *, monotonic: Clock = uptime) -> None:
+        self.driver = driver
+        self.clock = ServerClock() if setup.clock is None else setup.clock
+        self.counters = driver.collection(setup.db_name, f"{setup.prefix}_counters")
+        self.leaser = Leaser(driver, setup.strategy)
+        self.partitioning = Partitioning()
+        self._settings = Settings(setup.partitions)
+        self._monotonic = monotonic
+        self._reread_at = 0.0
+        self._ensure_indexes = setup.ensure_indexes
+        self._is_ready = False
+        self._starting = asyncio.Lock()
+        driver.on_disconnect = self._disconnected
+
+    @property
+    @abstractmethod
+    def leased(self) -> Collection:
+        """The collection whose documents are leased."""
+
+    @abstractmethod
+    async def ensure_indexes(self) -> None: ...
+
+    async def ready(self) -> None:
+        """Learn the server's time, the settings and the indexes, once; a failure is not kept.
+
+        The settings are read again when they are `REREAD` seconds old.
+        """
+        if self._is_ready and self._monotonic() < self._reread_at:
+            return
+        async with self._starting:
+            if not self._is_ready:
+                await self._start()
+            elif self._monotonic() >= self._reread_at:
+                await self.reread_settings()
+
+    async def reread_settings(self) -> None:
+        """Learn what the settings say by now; a change is followed, whatever was asked for."""
+        asked_at = self._monotonic()
+        self._follow(await self._settings.read(self.counters), asked_at)
+
+    async def change_partitions(self, partitions: int) -> Partitioning:
+        """Change the settings for all programs and return what they say now."""
+        asked_at = self._monotonic()
+        changed = await self._settings.change(self.counters, partitions, now=await self.now())
+        self._follow(changed, asked_at)
+        return changed
+
+    async def narrow(self) -> None:
+        """Let claimers stop looking where nothing is any more."""
+        if self.partitioning.may_narrow(await self.now()):
+            asked_at = self._monotonic()
+            narrowed = await self._settings.narrow(self.counters, self.partitioning)
+            self._follow(narrowed, asked_at)
+
+    def partition_of(self, key: str) -> int:
+        return schema.partition_of(key, self.placing())
+
+    def placing(self) -> int:
+        """Return the number of partitions into which things are put at the moment."""
+        return self.partitioning.placing(self.clock())
+
+    async def now(self) -> float:
+        """Return the server's time in epoch seconds, asking the server again when it is due."""
+        if isinstance(self.clock, ServerClock) and self.clock.is_due:
+            await self.clock.refresh(self.driver.server_time)
+        return self.clock()
+
+    async def _start(self) -> None:
+        await self._learn_server()
+        asked_at = self._monotonic()
+        self._follow(await self._settings.learn(self.counters), asked_at)
+        if self._ensure_indexes:
+            await self.ensure_indexes()
+        await self.leaser.detect(self.leased)
+        self._is_ready = True
+
+    def _follow(self, found: Partitioning, asked_at: float) -> None:
+        if self._is_ready and found.partitions != self.partitioning.partitions:
+            logger.warning(
+                "the number of partitions in %r was changed from %d to %d",
+                *(self.counters.name, self.partitioning.partitions, found.partitions),
+            )
+        self.partitioning = found
+        self._reread_at = asked_at + REREAD
+
+    def _disconnected(self) -> None:
+        if isinstance(self.clock, ServerClock):
+            self.clock.expire()
+        self.leaser.forget()
+
+    async def _learn_server(self) -> None:
+        if isinstance(self.clock, ServerClock):
+            await self.clock.refresh(self.driver.server_time)
+        else:
+            await self.driver.server_time()
