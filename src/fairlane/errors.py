@@ -7,6 +7,7 @@ __all__ = (
     "ConfigurationError",
     "Duplicate",
     "FairlaneError",
+    "JobLost",
     "LeaseLost",
     "NotFound",
     "PayloadError",
@@ -55,6 +56,22 @@ class LeaseLost(FairlaneError):
 
     def __reduce__(self) -> tuple[type["LeaseLost"], tuple[str, int, int]]:
         return type(self), (self.group_id, self.seq, self.epoch)
+
+
+class JobLost(LeaseLost):
+    """The lease on a job is no longer held. Nothing was changed; stop working on it."""
+
+    def __init__(self, job_id: str, type: str, epoch: int) -> None:
+        self.job_id = job_id
+        self.type = type
+        FairlaneError.__init__(
+            self,
+            f"the lease on job {job_id} of type {type!r} is no longer held; nothing was changed",
+        )
+        self.epoch = epoch
+
+    def __reduce__(self) -> tuple[type["JobLost"], tuple[str, str, int]]:  # type: ignore[override]
+        return type(self), (self.job_id, self.type, self.epoch)
 
 
 class PayloadError(FairlaneError, ValueError):

@@ -13,7 +13,7 @@ from fairlane.driver import BSON, RAW_BSON, Document
 from fairlane.errors import ConfigurationError, PayloadError
 from fairlane.model import Message
 
-__all__ = ("Codec", "Payload", "plain", "stored")
+__all__ = ("Codec", "Payload", "as_bson", "plain", "stored")
 
 E = TypeVar("E")
 
@@ -53,16 +53,8 @@ class Payload(Generic[E]):
             PayloadError: naming the path inside the event.
         """
         value = event if self._codec is None else _encoded(self._codec, event)
-        data = _bytes(value)
-        names = 4 * len(group_id.encode()) + len((message_id or "").encode())
-        room = MAX_DOCUMENT_BYTES - RESERVED_BYTES - names
-        if len(data) > room:
-            raise PayloadError(
-                "event", f"it has {len(data)} bytes as BSON; at most {max(0, room)} fit"
-            )
-        if data.count(b"\x03") + data.count(b"\x04") > MAX_DEPTH:
-            _refuse_deep("event", value, MAX_DEPTH)
-        return RawBSONDocument(data, RAW_BSON)["event"]
+        beside = 4 * len(group_id.encode()) + len((message_id or "").encode())
+        return as_bson("event", value, beside=beside)
 
     def decode(self, value: Any) -> E:
         """Return the event of a stored value. Whatever the codec raises passes through."""
@@ -76,6 +68,23 @@ class Payload(Generic[E]):
             event=self.decode(document["event"]),
             published_at=schema.published_instant(document),
         )
+
+
+def as_bson(name: str, value: Any, *, beside: int) -> Any:
+    """Return a copy of the value that is known to be BSON.
+
+    `beside` is how many bytes of other texts go into its document.
+
+    Raises:
+        PayloadError: naming the path inside the value, which begins with `name`.
+    """
+    data = _bytes(name, value)
+    room = MAX_DOCUMENT_BYTES - RESERVED_BYTES - beside
+    if len(data) > room:
+        raise PayloadError(name, f"it has {len(data)} bytes as BSON; at most {max(0, room)} fit")
+    if data.count(b"\x03") + data.count(b"\x04") > MAX_DEPTH:
+        _refuse_deep(name, value, MAX_DEPTH)
+    return RawBSONDocument(data, RAW_BSON)[name]
 
 
 def stored(document: Mapping[str, Any], *, as_bytes: bool) -> Mapping[str, Any]:
@@ -100,13 +109,13 @@ def _encoded(codec: Codec[E], event: E) -> Any:
         raise PayloadError("event", f"the codec refused it: {error}") from error
 
 
-def _bytes(value: Any) -> bytes:
+def _bytes(name: str, value: Any) -> bytes:
     try:
-        return _readable("event", value)
+        return _readable(name, value)
     except PayloadError:
         raise
     except CANNOT_ENCODE as error:
-        path, problem = _locate("event", value, error)
+        path, problem = _locate(name, value, error)
         raise PayloadError(path, problem) from error
 
 

@@ -15,8 +15,11 @@ from fairlane.driver import Document
 from fairlane.errors import ConfigurationError
 
 __all__ = (
+    "BY_PRIORITY",
+    "BY_TYPE",
     "DEAD_INDEXES",
     "EPOCH_STEP",
+    "JOB_INDEXES",
     "LOCK_INDEXES",
     "MESSAGE_INDEXES",
     "STRINGS",
@@ -62,6 +65,21 @@ TOKEN_INDEX = IndexModel(list(TOKEN_KEYS), unique=True, partialFilterExpression=
 DEAD_INDEXES = (
     IndexModel([("group_id", 1), ("_id", 1)]),
     IndexModel([("rising", 1)], partialFilterExpression={"rising": {"$exists": True}}),
+)
+
+BY_TYPE = (("partition", 1), ("type", 1), ("priority", -1), ("available_at", 1))
+BY_PRIORITY = (("partition", 1), ("priority", -1), ("available_at", 1))
+JOB_INDEXES = (
+    # Jobs that have ended have no partition.
+    IndexModel(list(BY_TYPE), partialFilterExpression={"partition": {"$exists": True}}),
+    IndexModel(list(BY_PRIORITY), partialFilterExpression={"partition": {"$exists": True}}),
+    IndexModel(
+        [("type", 1), ("unique_key", 1)],
+        unique=True,
+        partialFilterExpression={"unique_key": STRINGS},
+    ),
+    IndexModel([("state", 1), ("type", 1)]),
+    IndexModel([("expires_at", 1)], expireAfterSeconds=0),
 )
 
 MAX_NAMESPACE_BYTES = 255

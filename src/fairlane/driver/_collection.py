@@ -184,6 +184,21 @@ class Collection:
         except BulkWriteError as error:
             raise as_single(error) from None
 
+    async def insert_each(
+        self, documents: Sequence[Mapping[str, Any]]
+    ) -> dict[int, driver_errors.OperationFailure]:
+        """Insert documents in any order; return the errors of those that failed, by their place."""
+        if not documents:
+            return {}
+        try:
+            await self._run(self._raw.insert_many(documents, ordered=False))
+        except BulkWriteError as error:
+            failed = error.details.get("writeErrors", [])
+            if not failed or error.details.get("writeConcernErrors"):
+                raise as_single(error) from None
+            return {each["index"]: _as_error(each) for each in failed}
+        return {}
+
     async def delete_one(self, match: Document) -> bool:
         result = await self._run(self._raw.delete_one(match))
         return bool(result.deleted_count)
@@ -261,7 +276,12 @@ def as_single(error: driver_errors.OperationFailure) -> driver_errors.OperationF
     failed = (error.details or {}).get("writeErrors")
     if not failed:
         return error
+    return _as_error(failed[0])
+
+
+def _as_error(failed: Document) -> driver_errors.OperationFailure:
     # Without the operation: errors are logged, and it holds the payload.
-    first = {key: value for key, value in failed[0].items() if key != "op"}
-    kind = DuplicateKeyError if first["code"] == DUPLICATE_KEY else driver_errors.OperationFailure
-    return kind(first.get("errmsg", str(error)), first["code"], first)
+    details = {key: value for key, value in failed.items() if key != "op"}
+    code = details["code"]
+    kind = DuplicateKeyError if code == DUPLICATE_KEY else driver_errors.OperationFailure
+    return kind(details.get("errmsg", "refused by the server"), code, details)

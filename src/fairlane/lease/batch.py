@@ -32,12 +32,14 @@ class Wanted:
     Attributes:
         now, until: epoch seconds.
         among: the values that other fields may have.
+        marks: what a lease sets besides.
     """
 
     now: float
     until: float
     sort: Sort
     among: commands.Choices
+    marks: Mapping[str, object] | None = None
 
 
 async def candidates(
@@ -69,7 +71,7 @@ async def lease_all(
     update = [
         (
             commands.still_due(key, now=wanted.now, among=wanted.among),
-            commands.claimed(token=token, until=wanted.until),
+            commands.claimed(token=token, until=wanted.until, marks=wanted.marks),
         )
         for key, token in bids.items()
     ]

@@ -74,10 +74,13 @@ def order_by(order: Order) -> tuple[tuple[str, int], ...]:
     return ORDERS[order]
 
 
-def claimed(*, token: str, until: float) -> Document:
-    """Lease the document. The claim counts the attempt, so that of a dead worker counts as well."""
+def claimed(*, token: str, until: float, marks: Mapping[str, object] | None = None) -> Document:
+    """Lease the document. The claim counts the attempt, so that of a dead worker counts as well.
+
+    `marks` are fields of the product's own, for people who look into the database.
+    """
     return {
-        "$set": {"token": token, "available_at": until},
+        "$set": {"token": token, "available_at": until, **(marks or {})},
         "$inc": {"attempts": 1, "epoch": Int64(1)},
     }
 

@@ -17,7 +17,6 @@ from fairlane.errors import ConfigurationError
 
 __all__ = ("MAX_PARTITIONS", "REREAD", "SWITCH", "Partitioning", "Settings", "partition_count")
 
-ID = "settings"
 MAX_PARTITIONS = 1_024
 REREAD = 30.0
 SWITCH = 60.0
@@ -88,10 +87,14 @@ def partition_count(name: str, value: object) -> int:
 
 
 class Settings:
-    """The settings document of one collection of counters."""
+    """The settings document of one product among the counters.
 
-    def __init__(self, wanted: int | None) -> None:
+    Each has its own: whether nothing is left in old partitions is found out by each for itself.
+    """
+
+    def __init__(self, wanted: int | None, *, key: str = "settings") -> None:
         self._wanted = wanted
+        self._key = key
 
     async def learn(self, counters: Collection) -> Partitioning:
         """Return what is stored; store this program's number if nothing is.
@@ -100,7 +103,7 @@ class Settings:
             ConfigurationError: another number is stored than this program asked for.
         """
         default = {"$setOnInsert": {"partitions": self._wanted or 1}}
-        await counters.upsert([({"_id": ID}, default)])
+        await counters.upsert([({"_id": self._key}, default)])
         found = await self.read(counters)
         if self._wanted not in (None, found.partitions):
             raise ConfigurationError(
@@ -113,11 +116,11 @@ class Settings:
 
     async def read(self, counters: Collection) -> Partitioning:
         """Return what is stored; one partition if somebody has dropped the collection."""
-        return Partitioning.stored(await counters.find_one({"_id": ID}) or {})
+        return Partitioning.stored(await counters.find_one({"_id": self._key}) or {})
 
     async def change(self, counters: Collection, partitions: int, *, now: float) -> Partitioning:
         """Store another number, for all programs, and return what is stored now."""
-        await counters.upsert([({"_id": ID}, {"$setOnInsert": {"partitions": partitions}})])
+        await counters.upsert([({"_id": self._key}, {"$setOnInsert": {"partitions": partitions}})])
         for _ in range(TRIES):
             found = await self.read(counters)
             if found.partitions == partitions:
@@ -143,5 +146,5 @@ class Settings:
     ) -> bool:
         """Race: two programs change the number: the second one must see what the first one did."""
         switch_at = seen.switch_at or {"$in": [None, 0.0]}  # before a first change it is missing
-        match = {"_id": ID, "partitions": seen.partitions, "switch_at": switch_at}
+        match = {"_id": self._key, "partitions": seen.partitions, "switch_at": switch_at}
         return await counters.update_one(match, {"$set": wanted.document()})

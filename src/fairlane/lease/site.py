@@ -5,6 +5,7 @@ import logging
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from inspect import iscoroutinefunction
+from typing import ClassVar
 
 from fairlane import schema
 from fairlane.clock import Clock, ServerClock, uptime
@@ -65,13 +66,16 @@ def checked_setup(
 class Site(ABC):
     """What all operations of a product share. A product adds its collections and its indexes."""
 
+    SETTINGS: ClassVar[str] = "settings"
+    """The `_id` of the document that says how many partitions there are."""
+
     def __init__(self, driver: Driver, setup: Setup, *, monotonic: Clock = uptime) -> None:
         self.driver = driver
         self.clock = ServerClock() if setup.clock is None else setup.clock
         self.counters = driver.collection(setup.db_name, f"{setup.prefix}_counters")
         self.leaser = Leaser(driver, setup.strategy)
         self.partitioning = Partitioning()
-        self._settings = Settings(setup.partitions)
+        self._settings = Settings(setup.partitions, key=self.SETTINGS)
         self._monotonic = monotonic
         self._reread_at = 0.0
         self._ensure_indexes = setup.ensure_indexes

@@ -1,7 +1,7 @@
 """By which command a document is leased, and how that is found out."""
 
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import Literal, get_args
 
@@ -120,9 +120,12 @@ class Leaser:
         until: float,
         sort: Sort,
         hint: Index | None = None,
+        marks: Mapping[str, object] | None = None,
         read_back: ReadBack | None = None,
     ) -> Document | None:
         """Lease the first match in the order of `sort` and return it as it is then; None if none.
+
+        `marks` are fields of the product's own that the lease sets besides.
 
         `hint` names an index by its keys. If the server refuses it, having no such index, the lease
         goes on without, and so do later ones until `forget` or `hint_again`.
@@ -130,7 +133,7 @@ class Leaser:
         `read_back` reads the one document that matches a filter, on the primary, where that is to
         be done otherwise than by a plain find. If the read fails its lease is given back.
         """
-        update = commands.claimed(token=token, until=until)
+        update = commands.claimed(token=token, until=until, marks=marks)
         read = partial(self._read_back, collection, token, now, read_back)
         attempt = partial(self._attempt, collection, match, update, sort, read)
         if hint is not None and hint not in self._refused:

@@ -7,20 +7,20 @@ from typing import Any, Generic, Self
 from fairlane import checks
 from fairlane.checks import Seconds
 from fairlane.clock import Clock
-from fairlane.driver import Driver, close, connect
+from fairlane.driver import Driver, close
 from fairlane.errors import ConfigurationError
 from fairlane.lease.commands import Order
 from fairlane.lease.settings import partition_count
 from fairlane.lease.site import checked_setup
 from fairlane.lease.strategy import Strategy
 from fairlane.model import DeadLetter, E, Lease, Message, RepairReport, TransportStats
+from fairlane.opening import Opening, by_url
 from fairlane.payload import Codec, Payload
 from fairlane.transport import _arguments
 from fairlane.transport._claim import Claimer
 from fairlane.transport._dead import Burial, DeadLetters
 from fairlane.transport._delivery import Delivery
 from fairlane.transport._floors import Floors
-from fairlane.transport._opening import Opening
 from fairlane.transport._placing import Placer
 from fairlane.transport._publish import Publisher
 from fairlane.transport._reading import GroupReader
@@ -140,21 +140,22 @@ class AsyncMongoTransport(Generic[E]):
             ServerUnreachable: no server answered in time; the address is named, the password not.
             ConfigurationError: bad URL, option, driver or credentials.
         """
-        timeout = checks.positive_seconds("connect_timeout", connect_timeout)
         own = {key: options.pop(key) for key in tuple(options) if key in OWN_OPTIONS}
 
-        async def opened() -> AsyncMongoTransport[E]:
-            client = await connect(url, driver=driver, connect_timeout=timeout, options=options)
-            try:
-                transport = cls(client, db_name, **own)
-                transport._owns_client = True
-                await transport._store.ready()
-            except BaseException:
-                await close(client)
-                raise
+        async def ready(client: Any) -> AsyncMongoTransport[E]:
+            transport = cls(client, db_name, **own)
+            await transport._store.ready()
+            transport._owns_client = True
             return transport
 
-        return Opening(opened)
+        return by_url(
+            f"{cls.__name__}.from_url",
+            url,
+            ready,
+            driver=driver,
+            connect_timeout=connect_timeout,
+            options=options,
+        )
 
     async def __aenter__(self) -> Self:
         await self._store.ready()

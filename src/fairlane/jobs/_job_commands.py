@@ -1,0 +1,149 @@
+"""What is written about a job, as pure functions; each filter says which race it closes.
+
+Eligibility is that of the lease core. A job that has ended has no partition, no `available_at` and
+no token: no claim can match it, and no index of claims holds it.
+"""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from bson.int64 import Int64
+
+from fairlane.driver import Document
+from fairlane.lease import commands
+
+__all__ = (
+    "among",
+    "cancellable",
+    "created",
+    "ended",
+    "marks",
+    "reclaimed",
+    "redriven",
+    "replaced",
+    "retried",
+    "returned",
+    "stale",
+    "with_key",
+)
+
+LIVE = ("pending", "processing")
+
+
+def among(types: Sequence[str]) -> Mapping[str, Sequence[str]]:
+    """Return what a job may be so that a claim of these types takes it; none means any type."""
+    return {"type": types} if types else {}
+
+
+def marks(*, worker_id: str, now: float) -> Document:
+    """Return what a claim notes for people who look into the database."""
+    return {"state": "processing", "locked_by": worker_id, "locked_at": now}
+
+
+def created(
+    *, key: str, type: str, payload: Any, kind: str, now: float, options: Mapping[str, Any]
+) -> Document:
+    """Return a new job; `options` has its priority, partition, times, attempts and unique key."""
+    return {
+        "_id": key,
+        "type": type,
+        "kind": kind,
+        "payload": payload,
+        "state": "pending",
+        "token": None,
+        "attempts": 0,
+        "epoch": Int64(0),
+        "created_at": now,
+        **options,
+    }
+
+
+def ended(
+    *,
+    state: str,
+    now: float,
+    expires_at: datetime | None,
+    key: str | None,
+    values: Mapping[str, Any],
+) -> Document:
+    """End the job: nothing finds it as work any more, and its unique key is free.
+
+    `settled_key` keeps the key, for a redrive. The documents of jobs that are alive have no
+    `expires_at`, so the server never deletes one.
+    """
+    kept = {"settled_key": key} if key is not None else {}
+    expiry = {"expires_at": expires_at} if expires_at is not None else {}
+    return {
+        "$set": {"state": state, "done_at": now, **expiry, **kept, **values},
+        "$unset": {"partition": "", "available_at": "", "token": "", "unique_key": ""},
+    }
+
+
+def retried(*, at: float, error: str | None) -> Document:
+    """Let the job be started again, from `at` on; its attempts stay counted."""
+    update = commands.freed(at=at)
+    update["$set"]["state"] = "pending"
+    if error is not None:
+        update["$set"]["last_error"] = error
+    return update
+
+
+def returned(*, now: float) -> Document:
+    """Give the job back as if it had not been claimed."""
+    update = commands.given_back(now=now)
+    update["$set"]["state"] = "pending"
+    return update
+
+
+def stale(*, now: float, locked_before: float | None, type: str | None) -> Document:
+    """Match jobs whose lease is over; a live one is never taken away."""
+    match: Document = {"state": "processing", "available_at": {"$lte": now}}
+    if locked_before is not None:
+        match["locked_at"] = {"$lt": locked_before}
+    if type is not None:
+        match["type"] = type
+    return match
+
+
+def reclaimed(job: Document, *, now: float) -> Document:
+    """Match the job as it was found stale.
+
+    Race: a claim, a settlement or an extension since: each changes the token or `available_at`.
+    """
+    return {**commands.held(job["_id"], job["token"]), "available_at": {"$lte": now}}
+
+
+def cancellable(key: str) -> Document:
+    """Match the job while it waits.
+
+    Race: a claim meanwhile sets a token: what runs is not deleted under its worker.
+    """
+    return {"_id": key, "state": "pending", "token": None}
+
+
+def redriven(job: Document, *, now: float, partition: int) -> Document:
+    """Give a failed job all its attempts again, and its unique key back."""
+    key = {} if job.get("settled_key") is None else {"unique_key": job["settled_key"]}
+    return {
+        "$set": {
+            "state": "pending",
+            "token": None,
+            "available_at": now,
+            "partition": partition,
+            "attempts": 0,
+            **key,
+        },
+        "$unset": {"done_at": "", "expires_at": "", "settled_key": ""},
+    }
+
+
+def with_key(type: str, unique_key: str) -> Document:
+    """Match the job of this type that has the key and has not ended."""
+    return {"type": type, "unique_key": unique_key}
+
+
+def replaced(document: Document) -> Document:
+    """Let a waiting job be as one that was to be enqueued, but for its id and its place."""
+    fields = ("payload", "priority", "available_at", "max_attempts")
+    return {"$set": {name: document[name] for name in fields} | {"attempts": 0}}

@@ -1,0 +1,494 @@
+"""`AsyncJobQueue`: what a user of the job queue calls."""
+
+from collections.abc import Callable, Iterable
+from datetime import datetime, timedelta
+from types import TracebackType
+from typing import Any, Self
+
+from fairlane import checks
+from fairlane.checks import Seconds
+from fairlane.clock import Clock
+from fairlane.driver import Driver, close
+from fairlane.errors import ConfigurationError, FairlaneError
+from fairlane.jobs import _arguments
+from fairlane.jobs._claim import Claimer, Request
+from fairlane.jobs._enqueue import (
+    Draft,
+    Enqueuer,
+    NewJob,
+    OnDuplicate,
+    checked_on_duplicate,
+    with_defaults,
+)
+from fairlane.jobs._settle import Retention, Settler
+from fairlane.jobs._store import Hint, JobStore, checked_hint
+from fairlane.jobs._upkeep import Upkeep
+from fairlane.jobs._view import View
+from fairlane.jobs.model import Enqueued, EnqueuedMany, Job, JobStats, Outcome, Reclaimed
+from fairlane.lease.site import checked_setup
+from fairlane.lease.strategy import Strategy
+from fairlane.opening import Opening, by_url
+from fairlane.payload import as_bson
+
+__all__ = ("AsyncJobQueue",)
+
+OWN_OPTIONS = frozenset(
+    {
+        *("prefix", "clock", "partitions", "strategy", "lease", "max_attempts"),
+        *("keep_done", "keep_failed", "hint", "ensure_indexes"),
+    }
+)
+WEEK = timedelta(days=7)
+
+
+class AsyncJobQueue:
+    """Jobs on MongoDB: each is started by one worker at a time, and ends once.
+
+    A job waits until it is due, is claimed for as long as its lease lasts, and ends as done or as
+    failed. A worker that dies leaves its job to the next one when the lease has run out; the claim
+    has counted the attempt. Higher priorities come first, then what has been due longest (exactly
+    within a partition, about so between partitions). One queue serves any number of tasks of one
+    event loop.
+
+    Args:
+        client: an `AsyncIOMotorClient` or a PyMongo `AsyncMongoClient`. It stays yours.
+        db_name: database to use.
+        prefix: of the names of the collections.
+        clock: returns epoch seconds; by default the server's time.
+        partitions: over how many partitions jobs are spread, 1 to 1,024, so that many claimers do
+            not get into each other's way. All programs must agree; None means what is stored, or 1.
+        strategy: how a job is claimed, as for `AsyncMongoTransport`.
+        lease: seconds for which a claimed job is nobody else's, unless the claim says otherwise.
+        max_attempts: how often a job is started before it fails, unless it says otherwise.
+        keep_done: seconds for which a done job is kept; 0 deletes it at once, None keeps it until
+            `purge`.
+        keep_failed: the same of failed jobs.
+        hint: which index claims of some types name: "by_type", "by_priority", or "adaptive": which
+            of them costs less, as measured now and then by `reconcile`.
+        ensure_indexes: create missing indexes at first use; False for a user without that right.
+
+    Raises:
+        ConfigurationError: naming the argument and what is allowed.
+
+    Example:
+        >>> async with AsyncJobQueue.connect("mongodb://localhost:27017", "app") as queue:
+        ...     await queue.enqueue({"to": "ann@example.org"}, "email")
+    """
+
+    def __init__(
+        self,
+        client: Any,
+        db_name: str = "fairlane",
+        prefix: str = "fairlane",
+        clock: Clock | None = None,
+        *,
+        partitions: int | None = None,
+        strategy: Strategy = "auto",
+        lease: Seconds = 30.0,
+        max_attempts: int = 3,
+        keep_done: Seconds | None = None,
+        keep_failed: Seconds | None = WEEK,
+        hint: Hint = "adaptive",
+        ensure_indexes: bool = True,
+    ) -> None:
+        setup = checked_setup(
+            db_name=db_name,
+            prefix=prefix,
+            clock=clock,
+            partitions=partitions,
+            strategy=strategy,
+            ensure_indexes=ensure_indexes,
+        )
+        self._lease = checks.positive_seconds("lease", lease)
+        self._max_attempts = checks.count("max_attempts", max_attempts)
+        kept = Retention(
+            done=_arguments.retention("keep_done", keep_done),
+            failed=_arguments.retention("keep_failed", keep_failed),
+        )
+        self._owns_client = False
+        self._listeners: list[Callable[[], object]] = []
+        self._store = store = JobStore(Driver(client), setup, checked_hint(hint))
+        self._enqueuer = Enqueuer(store)
+        self._settler = Settler(store, kept)
+        self._claimer = Claimer(store, self._settler)
+        self._upkeep = Upkeep(store, self._settler)
+        self._view = View(store)
+
+    @classmethod
+    def connect(
+        cls,
+        url: str = "mongodb://localhost:27017",
+        db_name: str = "fairlane",
+        *,
+        driver: str = "motor",
+        connect_timeout: Seconds = 10.0,
+        **options: Any,
+    ) -> "Opening[AsyncJobQueue]":
+        """Open a client of its own: `await` the result, or enter it with `async with`.
+
+        Arguments and errors are those of `AsyncMongoTransport.from_url`.
+        """
+        own = {key: options.pop(key) for key in tuple(options) if key in OWN_OPTIONS}
+
+        async def ready(client: Any) -> AsyncJobQueue:
+            queue = cls(client, db_name, **own)
+            await queue._store.ready()
+            queue._owns_client = True
+            return queue
+
+        return by_url(
+            f"{cls.__name__}.connect",
+            url,
+            ready,
+            driver=driver,
+            connect_timeout=connect_timeout,
+            options=options,
+        )
+
+    async def __aenter__(self) -> Self:
+        await self._store.ready()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    @property
+    def strategy(self) -> Strategy:
+        """How jobs are claimed, as `AsyncMongoTransport.strategy` is."""
+        return self._store.leaser.strategy
+
+    @property
+    def partitions(self) -> int:
+        """How many partitions the stored settings say; 1 before the queue is open."""
+        return self._store.partitioning.partitions
+
+    async def enqueue(
+        self,
+        payload: Any,
+        type: str,
+        *,
+        priority: int = 0,
+        delay: Seconds | None = None,
+        run_at: datetime | None = None,
+        max_attempts: int | None = None,
+        unique_key: str | None = None,
+        on_duplicate: OnDuplicate = "skip",
+    ) -> Enqueued:
+        """Add a job; when this returns it is stored on a majority.
+
+        A call that raised may have happened; with a `unique_key` it can be repeated without harm.
+
+        Args:
+            payload: any BSON value, as for `publish`.
+            type: what kind of work it is; claims name it.
+            priority: an int of 32 bits; higher ones are claimed first.
+            delay: seconds before it may be claimed.
+            run_at: instead of a delay the moment, as a datetime with a tzinfo.
+            max_attempts: how often it is started before it fails.
+            unique_key: of which this type has one job at a time that has not ended.
+            on_duplicate: if there is one: "skip" leaves it as it is, "replace" gives it this
+                payload, priority, time and number of attempts if nobody works on it, "raise"
+                raises. What is returned tells.
+
+        Raises:
+            ConfigurationError: a bad argument; nothing was written.
+            PayloadError: the payload cannot be stored; nothing was written.
+            Duplicate: `on_duplicate` is "raise", and the key is taken.
+        """
+        job = NewJob(payload, type, priority, delay, run_at, max_attempts, unique_key)
+        checked_on_duplicate(on_duplicate)
+        draft = Draft.checked(job, max_attempts=self._max_attempts)
+        await self._store.ready()
+        enqueued = await self._enqueuer.enqueue(draft, on_duplicate)
+        self._notify()
+        return enqueued
+
+    async def enqueue_many(
+        self,
+        payloads: Iterable[Any],
+        type: str | None = None,
+        *,
+        priority: int = 0,
+        delay: Seconds | None = None,
+        run_at: datetime | None = None,
+        max_attempts: int | None = None,
+        unique_key: str | None = None,
+        on_duplicate: OnDuplicate = "skip",
+    ) -> EnqueuedMany:
+        """Add many jobs in one command (one or two more for each whose unique key is taken).
+
+        Each item is a payload, or a `NewJob` with options of its own; the arguments are those of
+        `enqueue`, for what the items leave out. A bad item does not keep the others from being
+        stored: its error is in `errors`, with its index.
+
+        Raises:
+            ConfigurationError: a bad argument; nothing was written.
+        """
+        checked_on_duplicate(on_duplicate)
+        defaults = NewJob(None, type, priority, delay, run_at, max_attempts, unique_key)
+        drafts = [self._draft(item, defaults) for item in _items(payloads)]
+        await self._store.ready()
+        enqueued = await self._enqueuer.enqueue_many(drafts, on_duplicate)
+        self._notify()
+        return enqueued
+
+    def _draft(self, item: Any, defaults: NewJob) -> Draft | Exception:
+        try:
+            return Draft.checked(with_defaults(item, defaults), max_attempts=self._max_attempts)
+        except FairlaneError as error:
+            return error
+
+    async def claim(
+        self, *types: str, worker_id: str | None = None, lease: Seconds | None = None
+    ) -> Job | None:
+        """Lease the most urgent due job of these types, or of any; None if there is none.
+
+        Until it is settled or the lease has run out no other claim returns it. The claim counts as
+        an attempt, also if the worker dies. A job that it finds without an attempt left fails, and
+        the claim goes on. At least half of the lease is left on return. Cancelled, it gives back
+        what it leased.
+
+        Args:
+            types: what to claim; none means everything.
+            worker_id: names the claimer, for people; made of host and process if not given.
+            lease: seconds, above 0.
+        """
+        request = self._request(types, worker_id, lease)
+        await self._store.ready()
+        return await self._claimer.claim(request)
+
+    dequeue = claim
+
+    async def claim_many(
+        self,
+        n: int,
+        *types: str,
+        worker_id: str | None = None,
+        lease: Seconds | None = None,
+    ) -> list[Job]:
+        """Lease up to `n` jobs in three commands, or four where one partition has not enough.
+
+        Fewer than `n` if no more are due, or if others were quicker; none only if none is due.
+        """
+        checks.count("n", n)
+        request = self._request(types, worker_id, lease)
+        await self._store.ready()
+        if n > 1:
+            return await self._claimer.claim_many(request, n)
+        job = await self._claimer.claim(request)
+        return [] if job is None else [job]
+
+    async def ack(self, job: Job, result: Any = None) -> bool:
+        """End the job as done, with a BSON value to be kept with it.
+
+        Returns False, and changes nothing, if its lease is no longer held. Succeeds after the lease
+        has run out as long as nobody else has claimed it. Cancelled, it is finished all the same.
+
+        Raises:
+            TypeError: not a claimed `Job`.
+        """
+        held = _arguments.job(job)
+        kept = None if result is None else as_bson("result", result, beside=0)
+        await self._store.ready()
+        (is_held,) = await self._settler.ack([held], kept)
+        return is_held
+
+    async def ack_many(self, jobs: Iterable[Job]) -> int:
+        """End each job as `ack` does, in one command or two; return how many were held."""
+        held = _arguments.jobs(jobs)
+        await self._store.ready()
+        return sum(await self._settler.ack(held))
+
+    async def nack(self, job: Job, *, delay: Seconds = 0.0, error: str | None = None) -> Outcome:
+        """Give the job back for another attempt after `delay` seconds; after its last one it fails.
+
+        `error` is kept as `last_error`. Raises as `ack`.
+        """
+        held = _arguments.job(job)
+        seconds = checks.seconds("delay", delay)
+        text = checks.optional_text("error", error)
+        await self._store.ready()
+        return await self._settler.nack(held, seconds, text)
+
+    async def fail(self, job: Job, *, error: str | None = None) -> bool:
+        """End the job as failed, whatever attempts are left. Returns and raises as `ack`."""
+        held = _arguments.job(job)
+        text = checks.optional_text("error", error)
+        await self._store.ready()
+        (is_held,) = await self._settler.fail([held], text)
+        return is_held
+
+    async def release(self, job: Job) -> bool:
+        """Give the job back at once without counting the attempt. Returns and raises as `ack`."""
+        held = _arguments.job(job)
+        await self._store.ready()
+        (is_held,) = await self._settler.release([held])
+        return is_held
+
+    async def extend(self, job: Job, lease: Seconds | None = None) -> Job:
+        """Hold the job for at least `lease` seconds from now; return it with its new end.
+
+        Raises:
+            JobLost: its lease is no longer held; nothing was changed. It is a `LeaseLost`.
+        """
+        held = _arguments.job(job)
+        seconds = self._lease if lease is None else checks.positive_seconds("lease", lease)
+        await self._store.ready()
+        return await self._settler.extend(held, seconds)
+
+    async def reclaim_stale(
+        self, *, older_than: Seconds | None = None, type: str | None = None
+    ) -> Reclaimed:
+        """Put back jobs whose lease has run out; those without an attempt left fail.
+
+        Claims find them anyway: this makes the counts tell of them. A live lease is never taken.
+
+        Args:
+            older_than: only those that were claimed more than so many seconds ago.
+            type: only those of this type.
+        """
+        seconds = None if older_than is None else checks.seconds("older_than", older_than)
+        kind = None if type is None else _arguments.job_type("type", type)
+        await self._store.ready()
+        return await self._upkeep.reclaim(seconds, kind)
+
+    async def size(self, type: str | None = None) -> int:
+        """Count the jobs that wait, those that are not due yet included."""
+        return await self._count("pending", type)
+
+    async def in_flight(self, type: str | None = None) -> int:
+        """Count the jobs that were claimed and not settled, whether or not their leases last."""
+        return await self._count("processing", type)
+
+    async def failed(self, type: str | None = None) -> int:
+        return await self._count("failed", type)
+
+    async def total(self, type: str | None = None) -> int:
+        return await self._count(None, type)
+
+    async def stats(self, type: str | None = None) -> JobStats:
+        """Count jobs by what they are, all at one moment."""
+        kind = None if type is None else _arguments.job_type("type", type)
+        await self._store.ready()
+        return await self._view.stats(kind)
+
+    async def get(self, id: str) -> Job | None:
+        """Return a job as it is now; it cannot be settled with that."""
+        key = _arguments.key(id)
+        await self._store.ready()
+        return await self._view.get(key)
+
+    async def cancel(self, id: str) -> bool:
+        """Delete a job that waits; False if somebody works on it, or if there is none."""
+        key = _arguments.key(id)
+        await self._store.ready()
+        return await self._upkeep.cancel(key)
+
+    async def redrive(self, id: str | None = None, *, type: str | None = None) -> int:
+        """Give failed jobs all their attempts again, at once; return how many.
+
+        With neither argument all of them. One whose unique key another job has stays failed.
+        """
+        key = None if id is None else _arguments.key(id)
+        kind = None if type is None else _arguments.job_type("type", type)
+        await self._store.ready()
+        number = await self._upkeep.redrive(key, kind)
+        self._notify()
+        return number
+
+    async def purge(self, type: str | None = None) -> int:
+        """Delete the jobs that have ended, of one type or of all; return how many."""
+        kind = None if type is None else _arguments.job_type("type", type)
+        await self._store.ready()
+        return await self._upkeep.purge(kind)
+
+    async def force_ack(self, id: str) -> bool:
+        """End a job as done, whoever works on it: for administration. It is logged."""
+        return await self._force(id, "done")
+
+    async def force_fail(self, id: str) -> bool:
+        """End a job as failed, whoever works on it: for administration. It is logged."""
+        return await self._force(id, "failed")
+
+    async def force_release(self, id: str) -> bool:
+        """Let a job be claimed, whoever works on it: for administration. It is logged."""
+        return await self._force(id, "pending")
+
+    async def reconcile(self) -> int:
+        """Put jobs into a partition that claimers look into; return how many.
+
+        Measures now and then which index suits claims, too. Safe at any time and from many
+        processes; a loop in the background should call it each minute or so.
+        """
+        await self._store.ready()
+        await self._store.measure_hints()
+        return await self._upkeep.reconcile()
+
+    async def repartition(self, partitions: int) -> None:
+        """Change the number of partitions for all programs, as a transport's is changed."""
+        await self._store.ready()
+        await self._store.change_partitions(partitions)
+
+    async def ensure_indexes(self) -> None:
+        """Create missing indexes; many processes may do so at once.
+
+        Raises:
+            ConfigurationError: an index stands in the way, or the user may not create any.
+        """
+        await self._store.ready()
+        await self._store.ensure_indexes()
+
+    async def clear(self) -> int:
+        """Delete all jobs, whatever they are; return how many."""
+        await self._store.ready()
+        return await self._upkeep.clear()
+
+    async def drop(self) -> None:
+        """Drop the collection and its settings."""
+        await self._store.ready()
+        await self._upkeep.drop()
+
+    async def close(self) -> None:
+        """Close the client if `connect` opened it; may be called again."""
+        if self._owns_client:
+            self._owns_client = False
+            await close(self._store.driver.client)
+
+    def subscribe(self, callback: Callable[[], object]) -> Callable[[], None]:
+        """Call `callback` after each enqueue through this object; return what ends that."""
+        self._listeners.append(callback)
+        return lambda: self._listeners.remove(callback)
+
+    def _notify(self) -> None:
+        for callback in tuple(self._listeners):
+            callback()
+
+    def _request(
+        self, types: tuple[str, ...], worker_id: str | None, lease: Seconds | None
+    ) -> Request:
+        return Request(
+            types=_arguments.types(types),
+            worker_id=_arguments.worker_id(worker_id),
+            lease=self._lease if lease is None else checks.positive_seconds("lease", lease),
+        )
+
+    async def _count(self, state: str | None, type: str | None) -> int:
+        kind = None if type is None else _arguments.job_type("type", type)
+        await self._store.ready()
+        return await self._view.count(state, kind)
+
+    async def _force(self, id: str, state: Any) -> bool:
+        key = _arguments.key(id)
+        await self._store.ready()
+        return await self._upkeep.force(key, state)
+
+
+def _items(payloads: object) -> list[Any]:
+    if isinstance(payloads, str | bytes | dict) or not isinstance(payloads, Iterable):
+        raise ConfigurationError(f"payloads must be several payloads, not {payloads!r:.100}")
+    return list(payloads)

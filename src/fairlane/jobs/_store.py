@@ -1,0 +1,117 @@
+"""Where one job queue keeps its documents, and by which index it claims them."""
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+from bson.errors import InvalidBSON
+
+from fairlane import schema
+from fairlane.clock import instant
+from fairlane.driver import Collection, Document, Driver
+from fairlane.errors import ConfigurationError
+from fairlane.jobs import _job_commands
+from fairlane.jobs.model import Job
+from fairlane.lease import commands
+from fairlane.lease.hints import Hints, Index, by_explaining
+from fairlane.lease.indexes import ensure_index
+from fairlane.lease.site import Setup, Site
+from fairlane.payload import plain
+from fairlane.schema import BY_PRIORITY, BY_TYPE
+
+__all__ = ("Hint", "JobStore", "checked_hint", "job_of", "readable")
+
+Hint = Literal["adaptive", "by_type", "by_priority"]
+CANDIDATES: dict[Hint, tuple[Index, ...]] = {
+    "adaptive": (BY_TYPE, BY_PRIORITY),
+    "by_type": (BY_TYPE,),
+    "by_priority": (BY_PRIORITY,),
+}
+
+
+def checked_hint(value: Hint) -> Hint:
+    if value not in tuple(CANDIDATES):
+        raise ConfigurationError(f"hint must be one of {tuple(CANDIDATES)}, not {value!r}")
+    return value
+
+
+class JobStore(Site):
+    SETTINGS = "settings:jobs"
+
+    def __init__(self, driver: Driver, setup: Setup, hint: Hint) -> None:
+        super().__init__(driver, setup)
+        self.jobs = driver.collection(setup.db_name, f"{setup.prefix}_jobs")
+        self._candidates = CANDIDATES[hint]
+        self._asked: Sequence[str] = ()
+        self._hints = Hints(
+            self._candidates,
+            by_explaining(self.jobs, self._asked_for, sort=commands.order_by("priority")),
+        )
+
+    @property
+    def leased(self) -> Collection:
+        return self.jobs
+
+    async def ensure_indexes(self) -> None:
+        for model in schema.JOB_INDEXES:
+            await ensure_index(self.jobs, model)
+        if await self.leaser.needs_token_index():
+            await ensure_index(self.jobs, schema.TOKEN_INDEX)
+
+    async def drop(self) -> None:
+        await self.jobs.drop()
+        await self.counters.delete_one({"_id": self.SETTINGS})
+        self._is_ready = False
+
+    def hint(self, types: Sequence[str]) -> Index | None:
+        """Return the index to name in a claim of these types; of any type it can be but one."""
+        if not types:
+            return BY_PRIORITY
+        self._asked = types
+        return self._hints.choice() or self._candidates[0]
+
+    async def measure_hints(self) -> None:
+        """Find out which index suits the claims that were made last, if that is due."""
+        if self._asked and await self._hints.measure(self.partitioning.span):
+            self.leaser.hint_again()
+
+    def _asked_for(self, partition: int) -> Document:
+        among = _job_commands.among(self._asked)
+        return commands.due(partitions=[partition], now=self.clock(), among=among)
+
+
+def readable(documents: Sequence[Any]) -> list[Document]:
+    """Decode documents that were read as bytes; leave out those that cannot be."""
+    decoded = []
+    for document in documents:
+        try:
+            decoded.append(plain(document))
+        except InvalidBSON:
+            continue
+    return decoded
+
+
+def job_of(document: Document, *, is_claimed: bool = False) -> Job:
+    """Return a stored job; only one that was just claimed has its token."""
+    return Job(
+        id=document["_id"],
+        type=document["type"],
+        payload=document["payload"],
+        state=document["state"],
+        priority=document["priority"],
+        attempts=document["attempts"],
+        max_attempts=document["max_attempts"],
+        created_at=instant(document["created_at"]),
+        available_at=document.get("available_at"),
+        token=document.get("token") if is_claimed else None,
+        epoch=document.get("epoch", 0),
+        unique_key=document.get("unique_key", document.get("settled_key")),
+        locked_by=document.get("locked_by"),
+        locked_at=_instant(document.get("locked_at")),
+        last_error=document.get("last_error"),
+        done_at=_instant(document.get("done_at")),
+        result=document.get("result"),
+    )
+
+
+def _instant(seconds: float | None) -> Any:
+    return None if seconds is None else instant(seconds)

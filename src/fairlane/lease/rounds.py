@@ -1,0 +1,89 @@
+"""Rounds: attempts to lease, one after the other, until one has found something or nothing is due.
+
+What an attempt does is the product's; when to go on, and when to rest, is decided here.
+"""
+
+import logging
+from collections.abc import Awaitable, Callable, Coroutine
+from enum import Enum
+from typing import Any, Generic, TypeVar
+
+from fairlane.lease.sweep import Sweep, Sweeps
+from fairlane.shield import finish
+
+__all__ = ("Found", "Rounds", "Skipped")
+
+L = TypeVar("L")
+logger: logging.Logger = logging.getLogger(__name__)
+
+MAX_LATE = 20
+"""So many leases in a row that came too late mean that the visibility is shorter than a claim."""
+
+
+class Skipped(Enum):
+    """Why an attempt that found something has nothing to hand out."""
+
+    EMPTY = "there was nothing to do, or others were quicker to lease it all"
+    LATE = "less than half of the visibility was left"
+
+
+Found = list[L] | Skipped | None
+"""Of one attempt; None if nothing is due where it looked."""
+
+
+class Rounds(Generic[L]):
+    """An attempt that is cancelled is finished, and what it leased goes to `give_back`."""
+
+    def __init__(self, give_back: Callable[[list[L]], Awaitable[object]]) -> None:
+        self._give_back = give_back
+        self._sweeps = Sweeps()
+
+    async def one(
+        self, partitions: int, attempt: Callable[[int], Coroutine[Any, Any, Found[L]]]
+    ) -> L | None:
+        """Try one exact partition at a time; None if nothing is due in any of them."""
+        late = 0
+        with self._sweeps.one(partitions) as sweep:
+            while late < MAX_LATE:
+                partition = sweep.next()
+                found = await self._finish(attempt(partition))
+                if isinstance(found, list):
+                    return found[0]
+                if found is None:
+                    sweep.miss(partition)
+                    if sweep.is_complete:
+                        return None
+                else:
+                    sweep.hit()
+                    late += found is Skipped.LATE
+        _warn()
+        return None
+
+    async def many(
+        self, partitions: int, attempt: Callable[[Sweep], Coroutine[Any, Any, Found[L]]]
+    ) -> list[L]:
+        """Let each attempt look into all partitions if it must; none if nothing is due anywhere.
+
+        It may lose what it found to others, all of it: then there was something, and the next
+        attempt begins with another partition.
+        """
+        late = 0
+        with self._sweeps.one(partitions) as sweep:
+            while late < MAX_LATE:
+                found = await self._finish(attempt(sweep))
+                if not isinstance(found, Skipped):
+                    return found or []
+                late += found is Skipped.LATE
+        _warn()
+        return []
+
+    async def _finish(self, attempt: Coroutine[Any, Any, Found[L]]) -> Found[L]:
+        return await finish(attempt, undo=self._undo)
+
+    async def _undo(self, found: Found[L]) -> None:
+        if isinstance(found, list):
+            await self._give_back(found)
+
+
+def _warn() -> None:
+    logger.warning("claims take longer than half of the visibility that they ask for")
