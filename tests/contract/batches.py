@@ -4,6 +4,8 @@ import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from typing import Any
 
+from pymongo.errors import AutoReconnect
+
 from fairlane import AsyncMongoTransport, Lease
 from fairlane.driver._cancelling import guarded
 from fairlane.driver._kinds import Kind
@@ -13,8 +15,9 @@ __all__ = (
     "Commands",
     "Open",
     "after",
-    "cancelled_at",
+    "cancel",
     "groups_of",
+    "lose_reply",
     "once",
     "publish_in_turn",
     "taken",
@@ -22,50 +25,55 @@ __all__ = (
 
 Transport = AsyncMongoTransport[Any]
 Open = Callable[..., Awaitable[Transport]]
-Strike = Callable[[], Awaitable[object]]
+Strike = Callable[[asyncio.Future[Any]], Awaitable[object]]
 Happening = Callable[[Any], Awaitable[object]]
 
 
 class Commands:
-    """Counts the commands that are sent; at one point among them something happens, once."""
+    """Counts the commands that an operation sends; at one point among them something happens."""
 
     def __init__(self) -> None:
         self.has_struck = False
         self._sent = 0
-        self._point: tuple[int, bool] | None = None
+        self._point = 0
         self._strike: Strike | None = None
+        self._operation: asyncio.Future[Any] | None = None
 
-    def arm(self, point: int, strike: Strike) -> None:
-        """Let it happen before (even points) or after (odd ones) a command from now on."""
-        self._sent, self.has_struck = 0, False
-        self._point, self._strike = (point // 2, bool(point % 2)), strike
+    async def disturb(
+        self, operation: Coroutine[Any, Any, Any], point: int, strike: Strike
+    ) -> asyncio.Future[Any]:
+        """Run it to its end, struck before (even points) or after (odd ones) one of its commands.
+
+        Whether the point was reached is in `has_struck`.
+        """
+        self._sent, self._point, self.has_struck = 0, point, False
+        self._operation, self._strike = asyncio.ensure_future(operation), strike
+        await asyncio.wait((self._operation,))
+        self._strike = None
+        return self._operation
 
     async def send(self, kind: Kind, call: Awaitable[Any]) -> Any:
         number, self._sent = self._sent, self._sent + 1
-        await self._reach((number, False))
+        await self._reach(2 * number)
         result = await guarded(kind, call)
-        await self._reach((number, True))
+        await self._reach(2 * number + 1)
         return result
 
-    async def _reach(self, point: tuple[int, bool]) -> None:
-        if self._strike is not None and point == self._point and not self.has_struck:
-            self.has_struck = True
-            await self._strike()
+    async def _reach(self, point: int) -> None:
+        if self._strike is None or point != self._point:
+            return
+        assert self._operation is not None
+        self.has_struck = True
+        await self._strike(self._operation)
 
 
-async def cancelled_at(
-    commands: Commands, point: int, operation: Coroutine[Any, Any, Any]
-) -> asyncio.Future[Any]:
-    """Run an operation to its end, cancelling it at a point, and return it."""
-    task = asyncio.ensure_future(operation)
+async def cancel(operation: asyncio.Future[Any]) -> None:
+    operation.cancel()
+    await asyncio.sleep(0)
 
-    async def cancel() -> None:
-        task.cancel()
-        await asyncio.sleep(0)
 
-    commands.arm(point, cancel)
-    await asyncio.wait((task,))
-    return task
+async def lose_reply(_: asyncio.Future[Any]) -> None:
+    raise AutoReconnect("connection closed")
 
 
 def after(owner: Any, verb: str, happening: Happening) -> None:
