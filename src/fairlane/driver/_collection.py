@@ -125,7 +125,10 @@ class Collection:
         if self._is_sent_singly(changes):
             return sum([await self.update_one(match, update) for match, update in changes])
         models = [UpdateOne(match, update) for match, update in changes]
-        result = await self._bulk(models, ordered=False)
+        try:
+            result = await self._bulk(models, ordered=False)
+        except BulkWriteError as error:
+            raise as_single(error) from None
         return int(result.matched_count)
 
     async def update_and_tell(self, changes: Sequence[Change]) -> list[bool]:
@@ -272,7 +275,7 @@ def _missed(error: BulkWriteError) -> set[int]:
 
 
 def as_single(error: driver_errors.OperationFailure) -> driver_errors.OperationFailure:
-    """Return the first error of an ordered bulk as the error of a single write."""
+    """Return the first error of a bulk as the error of a single write."""
     failed = (error.details or {}).get("writeErrors")
     if not failed:
         return error

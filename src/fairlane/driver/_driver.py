@@ -151,7 +151,10 @@ class Driver:
                 UpdateOne(match, update, namespace=collection.namespace)
                 for match, update in changes
             ]
-            done = await self._bulk(models, ordered=False, verbose_results=True)
+            try:
+                done = await self._bulk(models, ordered=False, verbose_results=True)
+            except driver_errors.ClientBulkWriteException as error:  # it shows all the writes
+                raise as_single(error) from None
             if done is not None:
                 told = done.update_results
                 return [bool(told[number].matched_count) for number in range(len(models))]
