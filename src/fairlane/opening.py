@@ -12,11 +12,11 @@ from fairlane.errors import ConfigurationError
 __all__ = ("Opening", "by_url")
 
 
-class Closable(Protocol):
+class _Closable(Protocol):
     async def close(self) -> None: ...
 
 
-T = TypeVar("T", bound=Closable)
+T = TypeVar("T", bound=_Closable)
 
 
 class Opening(Generic[T]):

@@ -7,9 +7,10 @@ from collections.abc import Iterable
 from fairlane import checks
 from fairlane.checks import Seconds
 from fairlane.errors import ConfigurationError
+from fairlane.jobs._listen import Handler
 from fairlane.jobs.model import Job
 
-__all__ = ("job", "job_type", "jobs", "key", "retention", "types", "worker_id")
+__all__ = ("handler", "job", "job_type", "jobs", "key", "retention", "types", "worker_id")
 
 
 def job(value: object, name: str = "job") -> Job:
@@ -53,6 +54,12 @@ def worker_id(value: object) -> str:
     if value is None:
         return f"{socket.gethostname()}-{os.getpid()}"
     return job_type("worker_id", value)
+
+
+def handler(value: Handler) -> Handler:
+    if not callable(value):
+        raise ConfigurationError(f"handler must be a function of one job, not {value!r:.100}")
+    return value
 
 
 def retention(name: str, value: Seconds | None) -> float | None:

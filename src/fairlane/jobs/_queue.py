@@ -20,6 +20,7 @@ from fairlane.jobs._enqueue import (
     checked_on_duplicate,
     with_defaults,
 )
+from fairlane.jobs._listen import Handler, Listener, Pace
 from fairlane.jobs._settle import Retention, Settler
 from fairlane.jobs._store import Hint, JobStore, checked_hint
 from fairlane.jobs._upkeep import Upkeep
@@ -29,6 +30,7 @@ from fairlane.lease.site import checked_setup
 from fairlane.lease.strategy import Strategy
 from fairlane.opening import Opening, by_url
 from fairlane.payload import as_bson
+from fairlane.retry import Backoff
 
 __all__ = ("AsyncJobQueue",)
 
@@ -278,10 +280,7 @@ class AsyncJobQueue:
         checks.count("n", n)
         request = self._request(types, worker_id, lease)
         await self._store.ready()
-        if n > 1:
-            return await self._claimer.claim_many(request, n)
-        job = await self._claimer.claim(request)
-        return [] if job is None else [job]
+        return await self._claimer.claim_many(request, n)
 
     async def ack(self, job: Job, result: Any = None) -> bool:
         """End the job as done, with a BSON value to be kept with it.
@@ -433,6 +432,54 @@ class AsyncJobQueue:
         """Change the number of partitions for all programs, as a transport's is changed."""
         await self._store.ready()
         await self._store.change_partitions(partitions)
+
+    async def listen(
+        self,
+        handler: Handler,
+        type: str,
+        *,
+        worker_id: str | None = None,
+        poll_interval: Seconds = 1.0,
+        reclaim_every: Seconds = 60.0,
+        batch: int = 1,
+        backoff: Backoff | None = None,
+    ) -> None:
+        """Let `handler(job)` work on the jobs of one type, one after the other, until cancelled.
+
+        A job is acked when the handler returns, and nacked with its error when it raises. Leases
+        are renewed meanwhile, those of jobs that wait for their turn too; a handler whose lease is
+        lost is cancelled. Cancelled, it gives back what it has not settled, uncounted. Errors of
+        the database are logged, and it goes on. Local enqueues are seen at once.
+
+        Args:
+            handler: `async def handle(job)`, or `def handle(job)`, which runs in a thread.
+            type: of the jobs to work on.
+            poll_interval: seconds between two looks for work when there is none.
+            reclaim_every: seconds between two rounds of `reclaim_stale` and `reconcile`.
+            batch: so many jobs are claimed together.
+            backoff: how long a failed job waits for its next attempt.
+        """
+        pace = Pace(
+            poll_interval=checks.positive_seconds("poll_interval", poll_interval),
+            reclaim_every=checks.positive_seconds("reclaim_every", reclaim_every),
+            batch=checks.count("batch", batch),
+            backoff=Backoff() if backoff is None else backoff,
+        )
+        request = self._request((_arguments.job_type("type", type),), worker_id, None)
+        await self._store.ready()
+        listener = Listener(
+            self._claimer,
+            self._settler,
+            self._upkeep,
+            handler=_arguments.handler(handler),
+            request=request,
+            pace=pace,
+        )
+        unsubscribe = self.subscribe(listener.wake)
+        try:
+            await listener.run()
+        finally:
+            unsubscribe()
 
     async def ensure_indexes(self) -> None:
         """Create missing indexes; many processes may do so at once.

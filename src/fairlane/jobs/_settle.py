@@ -65,6 +65,10 @@ class Settler:
             raise JobLost(job.id, job.type, job.epoch)
         return replace(job, available_at=max(until, job.available_at or until))
 
+    async def extend_many(self, jobs: Jobs, lease: float) -> list[bool]:
+        until = await self._store.now() + lease
+        return await self._apply([_change(job, commands.extended(until=until)) for job in jobs])
+
     async def end_unseen(self, match: Document, error: str) -> bool:
         """End a leased job of which only the token is known."""
         update = self.ended("failed", await self._store.now(), None, {"last_error": error})

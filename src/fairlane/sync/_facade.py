@@ -34,15 +34,18 @@ class Facade(Generic[T]):
     _kind: ClassVar[type[Any]]
     """The asynchronous class behind the facade."""
 
+    _opener: ClassVar[str] = "from_url"
+    """What opens it with a URL."""
+
     def __init__(self, factory: Factory[T], *more: Never, **options: Never) -> None:
         if more or options or not callable(factory):
             given = (type(argument).__name__ for argument in (factory, *more, *options.values()))
             raise ConfigurationError(
                 f"{type(self).__name__} takes nothing but a function that opens an "
                 f"{self._kind.__name__} in the event loop of the facade, not {', '.join(given)}; "
-                f"with a URL, use {type(self).__name__}.from_url(url, db_name)"
+                f"with a URL, use {type(self).__name__}.{self._opener}(url, db_name)"
             )
-        self._enter = partial(_entered, factory, self._kind)
+        self._enter = partial(_entered, factory, self._kind, self._opener)
         self._is_closed = False
         self._threads: dict[int, LoopThread[T]] = {}
         weakref.finalize(self, _abandon, self._threads).atexit = False
@@ -128,7 +131,7 @@ class Facade(Generic[T]):
 
 
 @asynccontextmanager
-async def _entered(factory: Factory[T], kind: type[T]) -> AsyncIterator[T]:
+async def _entered(factory: Factory[T], kind: type[T], opener: str) -> AsyncIterator[T]:
     """Call the factory in the loop and keep open what it opens."""
     made: Any = factory()
     if inspect.isawaitable(made) and not isinstance(made, AbstractAsyncContextManager):
@@ -141,7 +144,7 @@ async def _entered(factory: Factory[T], kind: type[T]) -> AsyncIterator[T]:
         made = opened
     raise ConfigurationError(
         f"factory must return an awaitable or an asynchronous context manager that opens an "
-        f"{kind.__name__} (as `{kind.__name__}.from_url(...)` does), not {type(made).__name__}"
+        f"{kind.__name__} (as `{kind.__name__}.{opener}(...)` does), not {type(made).__name__}"
     )
 
 

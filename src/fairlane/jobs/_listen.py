@@ -1,0 +1,196 @@
+"""Listen: work off the jobs of one type, one after the other, until cancelled."""
+
+import inspect
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import anyio
+from anyio import to_thread
+from pymongo.errors import PyMongoError
+
+from fairlane.errors import describe
+from fairlane.jobs._claim import Claimer, Request
+from fairlane.jobs._settle import Settler
+from fairlane.jobs._upkeep import Upkeep
+from fairlane.jobs.model import Job
+from fairlane.retry import Backoff
+from fairlane.shield import DEADLINE
+
+__all__ = ("Handler", "Listener", "Pace")
+
+logger = logging.getLogger(__name__)
+
+Handler = Callable[[Job], Awaitable[object] | object]
+"""`async def handle(job)`, or `def handle(job)`, which runs in a thread."""
+
+PAUSE = Backoff(base=0.1, cap=3.0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pace:
+    """How a listener goes about it. Durations are seconds.
+
+    Attributes:
+        poll_interval: between two looks for work when there is none.
+        reclaim_every: between two rounds of putting back what others have left behind.
+        batch: so many jobs are claimed together.
+        backoff: until a failed job is started again.
+    """
+
+    poll_interval: float
+    reclaim_every: float
+    batch: int
+    backoff: Backoff
+
+
+@dataclass(slots=True)
+class Batch:
+    """Jobs that were claimed together: those that are not settled, and the one at work."""
+
+    left: list[Job]
+    lost: set[str] = field(default_factory=set)
+    at_work: anyio.CancelScope = field(default_factory=anyio.CancelScope)
+
+
+class Listener:
+    """Claims, calls the handler, settles. Leases of waiting jobs are renewed as that at work is."""
+
+    def __init__(
+        self,
+        claimer: Claimer,
+        settler: Settler,
+        upkeep: Upkeep,
+        *,
+        handler: Handler,
+        request: Request,
+        pace: Pace,
+    ) -> None:
+        self._claimer = claimer
+        self._settler = settler
+        self._upkeep = upkeep
+        self._handler = handler
+        self._request = request
+        self._pace = pace
+        self._failures = 0
+        self._woken = anyio.Event()
+
+    def wake(self) -> None:
+        """Look for work now: something was enqueued."""
+        self._woken.set()
+
+    async def run(self) -> None:
+        async with anyio.create_task_group() as group:
+            group.start_soon(self._reclaim)
+            while True:
+                self._woken = anyio.Event()
+                jobs = await self._claim()
+                if jobs:
+                    await self._work(Batch(jobs))
+                else:
+                    await self._rest(self._pace.poll_interval)
+
+    async def _claim(self) -> list[Job]:
+        try:
+            jobs = await self._claimer.claim_many(self._request, self._pace.batch)
+        except Exception as error:
+            await self._note(error)
+            return []
+        self._failures = 0
+        return jobs
+
+    async def _note(self, error: Exception) -> None:
+        """Tell of the first error of an outage, and wait longer and longer."""
+        self._failures += 1
+        if self._failures == 1:
+            logger.warning("cannot claim jobs, trying on: %s", describe(error, 300))
+        await anyio.sleep(PAUSE.delay(self._failures))
+
+    async def _rest(self, seconds: float) -> None:
+        with anyio.move_on_after(seconds):
+            await self._woken.wait()
+
+    async def _work(self, batch: Batch) -> None:
+        try:
+            async with anyio.create_task_group() as group:
+                group.start_soon(self._renew, batch)
+                while batch.left:
+                    await self._handle(batch)
+                    del batch.left[0]
+                group.cancel_scope.cancel()
+        finally:
+            await self._give_back(batch.left)
+
+    async def _handle(self, batch: Batch) -> None:
+        job, error = batch.left[0], None
+        with anyio.CancelScope() as batch.at_work:
+            if job.id in batch.lost:
+                batch.at_work.cancel()
+            try:
+                await anyio.lowlevel.checkpoint()
+                await self._call(job)
+            except Exception as raised:
+                error = raised
+        if batch.at_work.cancelled_caught:
+            logger.warning("job %s is somebody else's by now; it was not settled", job.id)
+        else:
+            await self._settle(job, error)
+
+    async def _call(self, job: Job) -> None:
+        if inspect.iscoroutinefunction(self._handler):
+            await self._handler(job)
+            return
+        result: Any = await to_thread.run_sync(partial(self._handler, job))
+        if inspect.isawaitable(result):  # a plain function around a coroutine
+            await result
+
+    async def _settle(self, job: Job, error: Exception | None) -> None:
+        try:
+            if error is None:
+                (is_held,) = await self._settler.ack([job])
+            else:
+                is_held = await self._retry(job, error)
+        except PyMongoError as failure:
+            logger.warning("job %s could not be settled: %s", job.id, describe(failure, 300))
+        else:
+            if not is_held:
+                logger.warning("job %s was somebody else's when it was to be settled", job.id)
+
+    async def _retry(self, job: Job, error: Exception) -> bool:
+        logger.warning("job %s failed, attempt %d: %s", job.id, job.attempts, describe(error, 300))
+        delay = self._pace.backoff.delay(job.attempts)
+        return bool(await self._settler.nack(job, delay, describe(error)))
+
+    async def _renew(self, batch: Batch) -> None:
+        while True:
+            await anyio.sleep(self._request.lease / 3)
+            jobs = list(batch.left)
+            try:
+                held = await self._settler.extend_many(jobs, self._request.lease)
+            except PyMongoError as error:
+                logger.warning("leases could not be renewed, trying on: %s", describe(error, 300))
+                continue
+            lost = {job.id for job, is_held in zip(jobs, held, strict=True) if not is_held}
+            batch.lost |= lost
+            if batch.left and batch.left[0].id in lost:
+                batch.at_work.cancel()
+
+    async def _give_back(self, jobs: Sequence[Job]) -> None:
+        if not jobs:
+            return
+        with anyio.move_on_after(DEADLINE, shield=True):
+            try:
+                await self._settler.release(jobs)
+            except PyMongoError:
+                logger.warning("%d leases run out by themselves", len(jobs), exc_info=True)
+
+    async def _reclaim(self) -> None:
+        while True:
+            await anyio.sleep(self._pace.reclaim_every)
+            try:
+                await self._upkeep.reclaim(None, None)
+                await self._upkeep.reconcile()
+            except PyMongoError as error:
+                logger.warning("stale jobs could not be put back: %s", describe(error, 300))
