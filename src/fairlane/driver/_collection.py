@@ -255,10 +255,10 @@ class Collection:
 def _missed(error: BulkWriteError) -> set[int]:
     """Return which updates of a bulk were to insert what cannot be; raise if one failed else."""
     failed = error.details["writeErrors"]
-    if error.details.get("writeConcernErrors") or any(
-        each["code"] != IMMUTABLE_FIELD for each in failed
-    ):
-        raise as_single(error) from None
+    others = [each for each in failed if each["code"] != IMMUTABLE_FIELD]
+    if others or error.details.get("writeConcernErrors"):
+        # Without the misses: they are none of the caller's business, and might come first.
+        raise as_single(BulkWriteError({**error.details, "writeErrors": others})) from None
     return {each["index"] for each in failed}
 
 
