@@ -271,7 +271,8 @@ async def test_few_updates_tell_as_many_do(
 async def test_update_that_fails_is_no_miss(adapter: Driver, numbers: Collection) -> None:
     """It is raised as the error of a single write, without what was to be written."""
     await numbers.update_one({"_id": 1}, {"$set": {"n": "text"}})
-    changes = [({"_id": n}, {**COUNTED_UP, "$set": {"last_error": "secret"}}) for n in range(3)]
+    noted = {**COUNTED_UP, "$set": {"last_error": "secret"}}
+    changes = [({"_id": n}, noted) for n in (9, 0, 1, 2)]  # a miss comes first
     with pytest.raises(OperationFailure) as raised:
         await adapter.update_and_tell(numbers, changes)
     assert_single(raised.value)

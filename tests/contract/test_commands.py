@@ -1,4 +1,4 @@
-"""What an operation costs, in commands to the server: statements 28, 54 and 55."""
+"""What an operation costs, in commands to the server: statements 28, 54, 55 and 63."""
 
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -178,3 +178,183 @@ async def test_repair_costs_nothing_for_old_messages(
     command_log.take()
     assert (await opened.repair()).examined == 0
     assert len(command_log.take()) == 5
+
+
+# Batches
+
+
+MANY = 64
+
+Make = Callable[..., Awaitable[Transport]]
+
+
+@pytest.fixture
+def batch_of(open_on: Make, command_log: Any) -> Make:
+    """Return what opens a transport on so many partitions, with 64 due groups and no command."""
+
+    async def filled(*, partitions: int, messages: int = 1) -> Transport:
+        transport = await open_on(partitions=partitions)
+        await transport.publish_many([(f"g{n % MANY}", n) for n in range(MANY * messages)])
+        command_log.take()
+        return transport
+
+    return filled
+
+
+@pytest.fixture
+def fronts(server: str) -> list[str]:
+    """What reads the fronts of 64 new groups where the server cannot read them with the locks."""
+    return ["find", "find"] * MANY if server == "old" else []
+
+
+@pytest.fixture
+def read_back(server: str) -> str:
+    return "find" if server == "old" else "aggregate"
+
+
+@pytest.mark.parametrize(("partitions", "looks"), [(1, 1), (2, 2), (32, 2), (33, 2), (34, 3)])
+async def test_batch_of_claims_takes_three_commands_and_one_for_each_32_partitions_more(
+    batch_of: Make,
+    command_log: Any,
+    fronts: list[str],
+    read_back: str,
+    partitions: int,
+    looks: int,
+) -> None:
+    """Statement 63: an old server reads each front alone."""
+    transport = await batch_of(partitions=partitions)
+    assert len(await transport.claim_many("w", MANY + 1)) == MANY
+    assert command_log.take() == ["find"] * looks + ["update", read_back, *fronts]
+
+
+async def test_batch_that_finds_enough_in_one_partition_takes_three_commands(
+    batch_of: Make, command_log: Any, server: str
+) -> None:
+    transport = await batch_of(partitions=4)
+    assert len(await transport.claim_many("w", 5)) == 5
+    read = ["find", *["find", "find"] * 5] if server == "old" else ["aggregate"]
+    assert command_log.take() == ["find", "update", *read]
+
+
+@pytest.mark.parametrize(("partitions", "looks"), [(1, 1), (32, 2), (33, 2), (34, 3)])
+async def test_batch_of_claims_that_finds_nothing_takes_a_look_into_each_partition(
+    open_on: Make, command_log: Any, partitions: int, looks: int
+) -> None:
+    transport = await open_on(partitions=partitions)
+    assert await transport.claim_many("w", MANY) == []
+    assert command_log.take() == ["find"] * looks
+
+
+async def test_batch_of_one_takes_the_commands_of_a_claim(
+    batch_of: Make, command_log: Any, server: str
+) -> None:
+    transport = await batch_of(partitions=1)
+    await transport.claim_many("w", 1)
+    read = ["find", "find"] if server == "old" else ["aggregate"]
+    assert command_log.take() == ["findAndModify", *read]
+
+
+async def test_commands_of_a_batch_do_not_grow_with_what_is_due(
+    batch_of: Make, command_log: Any, server: str
+) -> None:
+    """Statements 28 and 63."""
+    if server == "old":
+        pytest.skip("an old server reads each front alone")
+    transport = await batch_of(partitions=1)
+    await transport.publish_many([(f"more{n}", n) for n in range(1_000)])
+    command_log.take()
+    for n in (2, MANY, 500):
+        assert len(await transport.claim_many("w", n)) == n
+        assert command_log.take() == ["find", "update", "aggregate"]
+
+
+async def test_locks_of_a_batch_are_put_right_by_one_command(
+    batch_of: Make, clock: ManualClock, command_log: Any, server: str, read_back: str
+) -> None:
+    """Statement 63: a message that is delivered again is noted in the lock, the first time."""
+    transport = await batch_of(partitions=1)
+    await transport.claim_many("w", MANY, 30)
+    for correction in (["update" if server == "old" else "bulkWrite"], []):
+        clock.advance(30)
+        command_log.take()
+        assert len(await transport.claim_many("w", MANY, 30)) == MANY
+        fronts = ["find", "find"] * MANY if server == "old" else []
+        assert command_log.take() == ["find", "update", read_back, *fronts, *correction]
+
+
+@pytest.mark.parametrize("partitions", [1, 32])
+async def test_batch_of_acks_takes_as_many_commands_as_one_ack(
+    batch_of: Make, command_log: Any, server: str, partitions: int
+) -> None:
+    """Statements 54 and 63: the settlement, and the clean-up."""
+    transport = await batch_of(partitions=partitions)
+    leases = await transport.claim_many("w", MANY)
+    command_log.take()
+    assert await transport.ack_many(leases) == [True] * MANY
+    clean_up = ["delete", "update", "delete"] if server == "old" else ["bulkWrite"]
+    settlement = "update" if server == "old" else "bulkWrite"
+    assert command_log.take() == [settlement, *clean_up]
+
+
+async def test_batch_of_acks_of_groups_with_more_behind_takes_two_commands(
+    batch_of: Make, command_log: Any, server: str
+) -> None:
+    transport = await batch_of(partitions=1, messages=2)
+    leases = await transport.claim_many("w", MANY)
+    command_log.take()
+    assert await transport.ack_many(leases) == [True] * MANY
+    assert command_log.take() == (
+        ["update", "delete"] if server == "old" else ["bulkWrite", "bulkWrite"]
+    )
+
+
+async def test_batch_of_acks_of_long_leases_takes_one_command_more(
+    batch_of: Make, clock: ManualClock, command_log: Any, server: str
+) -> None:
+    """It looks once for what publishers may have left behind all of the messages."""
+    transport = await batch_of(partitions=1)
+    leases = await transport.claim_many("w", MANY)
+    clock.advance(6)
+    command_log.take()
+    assert await transport.ack_many(leases) == [True] * MANY
+    sent = command_log.take()
+    assert len(sent) == (5 if server == "old" else 3)
+    assert sent[1] == "aggregate"
+
+
+async def test_batch_of_nacks_takes_one_command(
+    batch_of: Make, command_log: Any, server: str
+) -> None:
+    """Statements 54 and 63."""
+    transport = await batch_of(partitions=1)
+    leases = await transport.claim_many("w", MANY)
+    command_log.take()
+    assert await transport.nack_many(leases, 5) == [True] * MANY
+    assert command_log.take() == ["update" if server == "old" else "bulkWrite"]
+
+
+async def test_batch_of_refused_settlements_takes_one_command(
+    batch_of: Make, command_log: Any
+) -> None:
+    transport = await batch_of(partitions=1)
+    leases = await transport.claim_many("w", MANY)
+    await transport.nack_many(leases, 5)
+    command_log.take()
+    assert await transport.ack_many(leases) == [False] * MANY
+    assert len(command_log.take()) == 1
+
+
+async def test_batch_that_fails_is_given_back_by_one_command(
+    batch_of: Make, command_log: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Statements 61 and 63."""
+    transport = await batch_of(partitions=1)
+
+    async def fail(_: Any) -> Any:
+        command_log.take()
+        raise ConnectionError
+
+    monkeypatch.setattr(transport._claimer._reader, "read_back_all", fail)
+    with pytest.raises(ConnectionError):
+        await transport.claim_many("w", MANY)
+    assert command_log.take() == ["update"]

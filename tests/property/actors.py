@@ -8,6 +8,7 @@ from typing import Any
 
 from pymongo.errors import AutoReconnect, OperationFailure
 
+from fairlane import Lease
 from property.script import Crashed, Outcome, outcome_of
 from property.wire import Call, Step
 from property.world import Participant, Refused
@@ -51,6 +52,8 @@ class Actor:
 
     def __init__(self, name: str) -> None:
         self.name = name
+        self.memory: Callable[[], object] = lambda: None
+        """What its process remembers beside the program."""
         self.is_dead = False
         self._history = 0
         self.parked_at: Step | None = None
@@ -61,14 +64,20 @@ class Actor:
         self._changed = asyncio.Event()
 
     async def attempt(self, operation: Coroutine[Any, Any, Any]) -> Outcome:
-        """Run an operation that may be cancelled; only a crash ends the program as well."""
+        """Run an operation that may be cancelled; only a crash ends the program as well.
+
+        The program must not care which error it was, nor how the operation came to its end: those
+        ends are taken for the same from which it goes on alike.
+        """
+        history = self._history
         self._operation = asyncio.ensure_future(operation)
         await asyncio.wait((self._operation,))
         outcome = outcome_of(self._operation)
         if isinstance(outcome.error, Crashed):
             raise outcome.error
         self._is_cancelled = False
-        self.note(outcome)
+        self._history = history
+        self.note((outcome.error is None, told(outcome.value), self.memory()))
         return outcome
 
     async def park(self, step: Step) -> Fate:
@@ -151,6 +160,13 @@ class Actor:
         context.run(number_ids)
         self.task = asyncio.get_running_loop().create_task(program, context=context)
         self.task.add_done_callback(lambda _: self._changed.set())
+
+
+def told(value: Any) -> object:
+    """Return all that the caller is told, which is more than its representation where it leases."""
+    if isinstance(value, Lease):
+        return value, value._seen
+    return [told(each) for each in value] if isinstance(value, list) else value
 
 
 def number_ids() -> None:

@@ -140,7 +140,7 @@ class Play:
         self._world.log.footprint = Footprint()
         await self._perform(move)
         footprint = self._stage.observe()
-        footprint.add(self._world.log.footprint)
+        footprint.add_notes(self._world.log.footprint)
         footprint.is_fault = move.is_fault
         footprint.is_seen_by_all = self._world.clock() != before
         return footprint
@@ -164,7 +164,7 @@ class Play:
     def _ending(self) -> int:
         """Return what tells this moment from others for somebody who has not seen how it came."""
         log, clock = self._world.log.state(), self._world.clock()
-        return hash((log, clock, self._stage.contents()))
+        return hash((log, clock, self._world.lookout.state(), self._stage.contents()))
 
     async def _end(self) -> None:
         """Let everybody die who is in the middle of something."""

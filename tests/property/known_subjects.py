@@ -4,13 +4,14 @@ Both stages set up worlds in memory whose participants may be on machines with a
 """
 
 import itertools
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, Protocol
 
 from fairlane import AsyncMongoTransport, DeadLetter, Lease
 from fairlane.clock import ServerClock
+from fairlane.driver import Document
 from fairlane.testing import ManualClock
 from property.log import Log
 from property.memory import MemoryDatabase
@@ -135,6 +136,13 @@ class SeedStage:
             self._transports.append(SeedTransport(self._database, self.clock, self._epochs))
         transport = self._transports[number]
         return transport, transport.wire
+
+    async def divide(self, partitions: int, *, is_followed: bool) -> None:
+        """Do nothing: the original has no partitions."""
+
+    def locks(self) -> Sequence[Document]:
+        """Return nothing: what the original's claims overlook is judged in the end."""
+        return ()
 
     async def set_wall(self, participant: Participant, ahead: float) -> None:
         transport: Any = participant.transport

@@ -142,12 +142,12 @@ class Log:
             self._judge_refusal(verb, holding)
             return
         if holding.settled_by:
-            self._blame(f"I3 {lease.event} settled by {holding.settled_by}, then by {verb}")
+            self.blame(f"I3 {lease.event} settled by {holding.settled_by}, then by {verb}")
         holding.settled_by = verb
         is_redriven_since = story.redrives > holding.redrives
         if verb in FINAL and not is_redriven_since:
             if story.settled_by:
-                self._blame(f"I1 {lease.event} settled by {story.settled_by}, then by {verb}")
+                self.blame(f"I1 {lease.event} settled by {story.settled_by}, then by {verb}")
             story.settled_by = verb
 
     def not_settled(self, verb: str, lease: Lease[Any]) -> None:
@@ -165,7 +165,7 @@ class Log:
         holding = self._holdings[lease.token]
         holding.expires_at = lease.expires_at
         if holding.settled_by:
-            self._blame(f"I3 {lease.event} extended after {holding.settled_by}")
+            self.blame(f"I3 {lease.event} extended after {holding.settled_by}")
 
     def redriving(self) -> None:
         """Note the call of a redrive: what is a dead letter may be delivered again."""
@@ -188,7 +188,7 @@ class Log:
         """Judge the run after its drain; raise with the whole log if anything is wrong."""
         dead = [letter.event for letter in letters]
         for event in {event for event in dead if dead.count(event) > 1}:
-            self._blame(f"{event} is among the dead letters more than once")
+            self.blame(f"{event} is among the dead letters more than once")
         for story in self.stories.values():
             self._judge_end(story, is_dead=story.event in dead)
         self._judge_order()
@@ -198,7 +198,7 @@ class Log:
         """Judge a drain without repair: what a publish returned for needs none."""
         for story in self.stories.values():
             if story.is_published and not (story.settled_by or {*story.tried} & {*FINAL}):
-                self._blame(f"I4 {story.event} is stranded until repair")
+                self.blame(f"I4 {story.event} is stranded until repair")
         self.expect_none()
 
     def expect_none(self) -> None:
@@ -214,39 +214,39 @@ class Log:
     def _judge_refusal(self, verb: str, holding: Holding) -> None:
         """A lease that nobody can have ended must not be refused."""
         if not (holding.settled_by or holding.open) and self._clock() < holding.expires_at:
-            self._blame(f"{verb} of {holding.lease.event} refused while its lease was held")
+            self.blame(f"{verb} of {holding.lease.event} refused while its lease was held")
 
     def _judge_delivery(self, story: Story, holding: Holding) -> None:
         lease = holding.lease
         self._judge_place(story, lease)
         if story.settled_by:
-            self._blame(f"I1 {story.event} delivered after {story.settled_by} was confirmed")
+            self.blame(f"I1 {story.event} delivered after {story.settled_by} was confirmed")
         if len(story.seqs | {lease.seq}) > 1 + story.redrives:
-            self._blame(f"{story.event} has the numbers {story.seqs | {lease.seq}}")
+            self.blame(f"{story.event} has the numbers {story.seqs | {lease.seq}}")
         if lease.attempt < 1:
-            self._blame(f"{story.event} delivered with attempt {lease.attempt}")
+            self.blame(f"{story.event} delivered with attempt {lease.attempt}")
         if lease.epoch <= self._epochs.get(lease.group_id, 0):
-            self._blame(f"epoch {lease.epoch} after {self._epochs[lease.group_id]}")
+            self.blame(f"epoch {lease.epoch} after {self._epochs[lease.group_id]}")
         for other in self._holdings.values():
             is_same_group = other.lease.group_id == lease.group_id
             if is_same_group and other.is_live and other.expires_at > holding.claimed_at:
-                self._blame(f"I3 {story.event} delivered while {other.lease.event} is leased")
+                self.blame(f"I3 {story.event} delivered while {other.lease.event} is leased")
 
     def _judge_place(self, story: Story, lease: Lease[Any]) -> None:
         if story.after is not None and not self.stories[story.after].delivered:
-            self._blame(f"I2 {story.event} delivered before {story.after}, published by one call")
+            self.blame(f"I2 {story.event} delivered before {story.after}, published by one call")
         if lease.group_id != story.group_id:
-            self._blame(f"{story.event} of {story.group_id} delivered in {lease.group_id}")
+            self.blame(f"{story.event} of {story.group_id} delivered in {lease.group_id}")
 
     def _judge_end(self, story: Story, *, is_dead: bool) -> None:
         is_acked = story.settled_by == "ack"
         if is_acked and is_dead:
-            self._blame(f"{story.event} was acked and is a dead letter")
+            self.blame(f"{story.event} was acked and is a dead letter")
         if story.settled_by == "dead_letter" and not is_dead:
-            self._blame(f"I4 {story.event} was dead-lettered and is no dead letter")
+            self.blame(f"I4 {story.event} was dead-lettered and is no dead letter")
         is_known = story.is_published or bool(story.delivered)
         if is_known and not (is_acked or is_dead or "ack" in story.tried):
-            self._blame(f"I4 {story.event} is lost")
+            self.blame(f"I4 {story.event} is lost")
 
     def _judge_order(self) -> None:
         latest_call: dict[str, Story] = {}
@@ -254,7 +254,7 @@ class Log:
         for story in sorted(stories, key=lambda story: story.delivered[0]):
             earlier = latest_call.setdefault(story.group_id, story)
             if story.returned < earlier.called:
-                self._blame(f"I2 {earlier.event} delivered before {story.event}")
+                self.blame(f"I2 {earlier.event} delivered before {story.event}")
             if story.called > earlier.called:
                 latest_call[story.group_id] = story
 
@@ -283,7 +283,7 @@ class Log:
         self.footprint.reads.update(("log", "*", topic) for topic in reads)
         self.footprint.writes.update(("log", "*", topic) for topic in writes)
 
-    def _blame(self, violation: str) -> None:
+    def blame(self, violation: str) -> None:
         self.violations.append(violation)
         self._note(f"!! {violation}")
 

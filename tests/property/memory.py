@@ -54,10 +54,20 @@ class MemoryDatabase:
         return tuple((name, tuple(sorted(each.documents.values()))) for name, each in collections)
 
     def clear(self) -> None:
-        """Delete all documents but the settings, which ready transports know already."""
+        """Delete all documents but the settings."""
         for collection in self._collections.values():
             for key in collection.documents.keys() - {"settings"}:
                 del collection.documents[key]
+
+    def divide(self, partitions: int) -> None:
+        """Store the number of partitions as if it had never been another one."""
+        settings = {"_id": "settings", "partitions": partitions}
+        self.collection("fairlane_counters").documents["settings"] = _encoded(settings)
+
+    def locks(self) -> list[Document]:
+        """Return all locks, which is no step and touches nothing."""
+        locks = self.collection("fairlane_locks").documents
+        return [bson.decode(data, BSON) for data in locks.values()]
 
     async def bulk_write(self, models: Sequence[Any], **_: Any) -> "BulkResult":
         """Apply the models in order, as the client's cross-collection command does."""
@@ -130,8 +140,9 @@ class MemoryCollection:
         return len(self._matching(match))
 
     async def aggregate(self, pipeline: Sequence[Document]) -> list[Document]:
-        rows = self._matching({})
-        for stage in pipeline:
+        is_chosen = bool(pipeline) and "$match" in pipeline[0]
+        rows = self._matching(pipeline[0]["$match"] if is_chosen else {})
+        for stage in pipeline[is_chosen:]:
             ((operator, operand),) = stage.items()
             if operator == "$unionWith":
                 other = self._database.collection(operand["coll"])
@@ -216,18 +227,20 @@ class MemoryCollection:
             raise DuplicateKeyError(f"E11000 duplicate key in {self.name}", DUPLICATE_KEY)
 
     def _put(self, document: Document) -> bytes:
-        data = _encoded(document)
-        self.documents[document["_id"]] = data
-        self._database.footprint.write(self.name, document)
+        key, data = document["_id"], _encoded(document)
+        before = self.documents.get(key)
+        old = None if before is None else self._decoded(before)
+        self.documents[key] = data
+        self._database.footprint.change(self.name, key, (old, document))
         return data
 
     def _delete(self, documents: list[Document]) -> None:
         for document in documents:
             del self.documents[document["_id"]]
-            self._database.footprint.write(self.name, document)
+            self._database.footprint.change(self.name, document["_id"], (document, None))
 
     def _matching(self, match: Document, limit: int | None = None) -> list[Document]:
-        self._database.footprint.read(self.name, match)
+        self._database.footprint.search(self.name, match)
         decoded = map(self._decoded, self._candidates(match.get("_id")))
         return [document for document in decoded if is_match(document, match)][:limit]
 

@@ -40,7 +40,9 @@ class Dice:
 async def join(world: World, name: str) -> tuple[Actor, Participant]:
     """Add a participant to the world, all of whose driver calls wait for their turn."""
     actor = Actor(name)
-    return actor, await world.join(_conduct(actor))
+    participant = await world.join(_conduct(actor))
+    actor.memory = participant.memory
+    return actor, participant
 
 
 async def seat(world: World, programs: Mapping[str, Program]) -> Seated:

@@ -1,19 +1,25 @@
 """A fresh database with any number of participants on it, whose clock only the test moves."""
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
-from fairlane import AsyncMongoTransport, Lease, LeaseLost
+from fairlane import AsyncMongoTransport
+from fairlane.driver import Document
+from fairlane.lease.settings import REREAD, Partitioning
 from fairlane.testing import ManualClock
 from property.footprint import Footprint
 from property.log import Log
+from property.lookout import Lookout
 from property.memory import MemoryDatabase
+from property.participant import VISIBILITY, Participant, Refused
+from property.walks import let_walk
 from property.wire import PARTS, Conduct, Wire, straight
 
 __all__ = (
     "ALL_PLACES",
     "PLACES",
+    "VISIBILITY",
     "MemoryStage",
     "Participant",
     "Refused",
@@ -32,116 +38,32 @@ PLACES = ("memory", "memory-old", "motor", "pymongo-old")
 ALL_PLACES = (*PLACES, "motor-old", "pymongo")
 
 START = 1_000_000.0
+SETTINGS = {"_id": "settings"}
 HOUR = 3_600.0
-VISIBILITY = 30.0
-
-
-class Refused(Exception):
-    """Marks errors of calls of which the server has certainly applied nothing."""
-
-
-class Participant:
-    """One process: its own transport. What it does is written to the log."""
-
-    def __init__(self, transport: Transport, log: Log, name: str) -> None:
-        self.transport = transport
-        self.name = name
-        self._log = log
-
-    async def publish(
-        self, group_id: str = "g", *, event: int | None = None, **options: Any
-    ) -> int:
-        """Publish, for the first time unless an event is given, and return the event."""
-        if event is None:
-            event = self._log.publishing(group_id)
-        self._log.published(event, await self.transport.publish(group_id, event, **options))
-        return event
-
-    async def publish_many(self, *group_ids: str) -> list[int]:
-        events = self._log.publishing_many(group_ids)
-        seqs = await self.transport.publish_many(list(zip(group_ids, events, strict=True)))
-        for event, seq in zip(events, seqs, strict=True):
-            self._log.published(event, seq)
-        return events
-
-    async def claim(self, visibility: float = VISIBILITY) -> Lease[Any] | None:
-        lease = await self.transport.claim(self.name, visibility)
-        if lease is not None:
-            self._log.delivered(lease, visibility)
-        return lease
-
-    async def claimed(self, visibility: float = VISIBILITY) -> Lease[Any]:
-        """Claim where there is something to claim."""
-        lease = await self.claim(visibility)
-        assert lease is not None, "nothing to claim"
-        return lease
-
-    async def claim_many(self, n: int, visibility: float = VISIBILITY) -> list[Lease[Any]]:
-        leases = await self.transport.claim_many(self.name, n, visibility)
-        for lease in leases:
-            self._log.delivered(lease, visibility)
-        return leases
-
-    async def ack(self, lease: Lease[Any]) -> bool:
-        return await self._settle("ack", lease)
-
-    async def nack(self, lease: Lease[Any], delay: float = 0.0) -> bool:
-        return await self._settle("nack", lease, delay)
-
-    async def release(self, lease: Lease[Any]) -> bool:
-        return await self._settle("release", lease)
-
-    async def dead_letter(self, lease: Lease[Any]) -> bool:
-        return await self._settle("dead_letter", lease, "because")
-
-    async def extend(self, lease: Lease[Any], visibility: float = VISIBILITY) -> bool:
-        try:
-            self._log.extended(await self.transport.extend(lease, visibility))
-        except LeaseLost as error:
-            self._log.lost(error)
-            return False
-        return True
-
-    async def redrive(self) -> int:
-        self._log.redriving()
-        number = await self.transport.redrive()
-        self._log.redriven(number)
-        return number
-
-    async def repair(self, *, full: bool = False) -> None:
-        await self.transport.repair(full=full)
-
-    async def dead_events(self) -> list[int]:
-        events = [letter.event async for letter in self.transport.dead_letters()]
-        return [event for event in events if event is not None]
-
-    async def waiting_events(self, group_id: str = "g") -> list[int]:
-        return [message.event for message in await self.transport.peek(group_id, 100)]
-
-    async def _settle(self, verb: str, lease: Lease[Any], *args: Any) -> bool:
-        self._log.settling(verb, lease)
-        try:
-            is_accepted: bool = await getattr(self.transport, verb)(lease, *args)
-        except Refused:
-            self._log.not_settled(verb, lease)
-            raise
-        self._log.settled(verb, lease, is_accepted)
-        return is_accepted
 
 
 class World:
     def __init__(self, stage: "Stage", log: Log) -> None:
         self.clock = stage.clock
         self.log = log
+        self.lookout = Lookout(stage.locks, stage.clock, log.blame)
         self._stage = stage
         self._joined = 0
+
+    async def divide(self, partitions: int, *, is_followed: bool = False) -> None:
+        """Store another number of partitions, before anybody joins.
+
+        `is_followed`: participants look at the number again when what they know is old.
+        """
+        await self._stage.divide(partitions, is_followed=is_followed)
 
     async def join(self, conduct: Conduct = straight) -> Participant:
         """Add a participant, all of whose driver calls are made by `conduct`."""
         transport, wire = await self._stage.transport(self._joined)
-        wire.conduct = conduct
         self._joined += 1
-        return Participant(transport, self.log, f"p{self._joined}")
+        name = f"p{self._joined}"
+        wire.conduct = self.lookout.watched(name, conduct)
+        return Participant(transport, self.log, name, self.lookout)
 
     async def check(self, *, full_repair: bool = False) -> None:
         """Drain everything an hour later and judge the run by the invariants I1 to I5."""
@@ -250,10 +172,16 @@ class Stage(Protocol):
     """Collections that may have documents; the present world may know better."""
 
     async def fresh(self) -> World:
-        """Return a world without documents."""
+        """Return a world without documents and with one partition."""
+
+    async def divide(self, partitions: int, *, is_followed: bool) -> None:
+        """Store the number of partitions, and let every transport know it."""
 
     async def transport(self, number: int) -> tuple[Transport, Wire]:
         """Return the transport of the world's participant with this number."""
+
+    def locks(self) -> Sequence[Document]:
+        """Return the locks as they are; none where that would take a driver call."""
 
 
 class MemoryStage:
@@ -263,13 +191,25 @@ class MemoryStage:
         self.clock = ManualClock(START)
         self.leftovers: tuple[str, ...] = PARTS
         self._is_recent = is_recent
+        self._is_followed = False
         self._database = MemoryDatabase()
         self._transports: list[tuple[Transport, Wire]] = []
 
     async def fresh(self) -> World:
         self.clock.jump(START)
         self._database.clear()
+        await self.divide(1, is_followed=False)
         return World(self, Log(self.clock))
+
+    async def divide(self, partitions: int, *, is_followed: bool) -> None:
+        self._is_followed = is_followed
+        self._database.divide(partitions)
+        for transport, _ in self._transports:
+            _keep_time(transport, self.clock if is_followed else None)
+            _begin_anew(transport, partitions)
+
+    def locks(self) -> Sequence[Document]:
+        return self._database.locks()
 
     def contents(self) -> object:
         return self._database.contents()
@@ -282,6 +222,7 @@ class MemoryStage:
     async def transport(self, number: int) -> tuple[Transport, Wire]:
         while len(self._transports) <= number:
             transport = self._database.transport(clock=self.clock)
+            _keep_time(transport, self.clock if self._is_followed else None)
             self._transports.append(await _wired(transport, is_recent=self._is_recent))
         return self._transports[number]
 
@@ -296,6 +237,7 @@ class ServerStage:
         self.leftovers: tuple[str, ...] = PARTS
         self._make = make
         self._is_recent = is_recent
+        self._is_divided = False
         self._transports: list[tuple[Transport, Wire]] = []
 
     async def fresh(self) -> World:
@@ -305,7 +247,23 @@ class ServerStage:
             collection: Any = getattr(transport._store, part)
             await collection._inner.delete_many({"_id": {"$ne": "settings"}})
         self.leftovers = PARTS
+        if self._is_divided:
+            await self.divide(1, is_followed=False)
+            self._is_divided = False
         return World(self, Log(self.clock))
+
+    async def divide(self, partitions: int, *, is_followed: bool) -> None:
+        self._is_divided = True
+        transport, _ = await self.transport(0)
+        counters: Any = transport._store.counters
+        await counters._inner.delete_one(SETTINGS)
+        await counters._inner.upsert([(SETTINGS, {"$set": {"partitions": partitions}})])
+        for each, _ in self._transports:
+            _keep_time(each, self.clock if is_followed else None)
+            _begin_anew(each, partitions)
+
+    def locks(self) -> Sequence[Document]:
+        return ()
 
     async def transport(self, number: int) -> tuple[Transport, Wire]:
         while len(self._transports) <= number:
@@ -318,4 +276,19 @@ async def _wired(transport: Transport, *, is_recent: bool) -> tuple[Transport, W
     await transport._store.ready()
     driver = transport._store.driver
     driver.has_cross_collection_bulk = driver.has_union = driver.has_lookup = is_recent
+    let_walk(transport)
     return transport, Wire(transport)
+
+
+def _keep_time(transport: Transport, clock: ManualClock | None) -> None:
+    """Let what the transport knows of the settings age by this clock, or not at all."""
+    store: Any = transport._store
+    store._monotonic = clock or (lambda: START)
+
+
+def _begin_anew(transport: Transport, partitions: int) -> None:
+    """Let a transport of an earlier world be as one that has just read the settings."""
+    store: Any = transport._store
+    store.partitioning = Partitioning.stored({"partitions": partitions})
+    store._reread_at = store._monotonic() + REREAD
+    let_walk(transport)

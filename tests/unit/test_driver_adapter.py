@@ -6,11 +6,18 @@ import pytest
 from mongomock_motor import AsyncMongoMockClient
 from motor.motor_asyncio import AsyncIOMotorClient
 from pymongo import AsyncMongoClient, MongoClient, WriteConcern
-from pymongo.errors import BulkWriteError, DuplicateKeyError, OperationFailure
+from pymongo.errors import (
+    AutoReconnect,
+    BulkWriteError,
+    ClientBulkWriteException,
+    DuplicateKeyError,
+    InvalidOperation,
+    OperationFailure,
+)
 
 from fairlane import ConfigurationError
 from fairlane.driver import Cost, Driver
-from fairlane.driver._collection import as_single
+from fairlane.driver._collection import _missed, as_single
 from fairlane.driver._connecting import _address, _masked
 from fairlane.driver._driver import _at_least_majority
 from fairlane.driver._explaining import cost_of
@@ -152,6 +159,99 @@ def test_error_of_a_bulk_becomes_that_of_its_first_failed_write(
 def test_error_of_a_bulk_without_a_failed_write_stays_what_it_is() -> None:
     error = BulkWriteError({"writeErrors": [], "writeConcernErrors": [{"code": 64}]})
     assert as_single(error) is error
+
+
+def refused(*codes: int) -> list[dict[str, Any]]:
+    """Return the errors of every other write of a bulk."""
+    return [{"index": 2 * n + 1, "code": code, "errmsg": "no"} for n, code in enumerate(codes)]
+
+
+def test_updates_that_were_to_insert_what_cannot_be_are_misses() -> None:
+    assert _missed(BulkWriteError({"writeErrors": refused(66, 66)})) == {1, 3}
+
+
+@pytest.mark.parametrize("codes", [(14,), (14, 66), (66, 14), (66, 112, 14)])
+def test_update_that_failed_for_another_reason_is_raised(codes: tuple[int, ...]) -> None:
+    with pytest.raises(OperationFailure) as raised:
+        _missed(BulkWriteError({"writeErrors": refused(*codes)}))
+    assert raised.value.code == next(code for code in codes if code != 66)
+
+
+@pytest.mark.parametrize("codes", [(), (66,)])
+def test_updates_that_too_few_servers_have_are_raised(codes: tuple[int, ...]) -> None:
+    """A miss beside them does not hide it."""
+    concern = {"code": 64, "errmsg": "waiting for replication timed out"}
+    error = BulkWriteError({"writeErrors": refused(*codes), "writeConcernErrors": [concern]})
+    with pytest.raises(BulkWriteError, match="waiting for replication"):
+        _missed(error)
+
+
+CHANGES = [({"_id": n}, {"$set": {"token": None}}) for n in range(3)]
+
+
+class Told:
+    """A collection that tells of updates in its own way."""
+
+    namespace = "db.locks"
+
+    def __init__(self) -> None:
+        self.asked: list[Any] = []
+
+    async def update_and_tell(self, changes: Any) -> list[bool]:
+        self.asked.append(changes)
+        return [True] * len(changes)
+
+
+class Bulks:
+    """A client whose server gives these answers to bulks over collections."""
+
+    codec_options = None
+    write_concern = WriteConcern()
+
+    def __init__(self, *answers: Any) -> None:
+        self._answers = list(answers)
+
+    async def bulk_write(self, *_: Any, **__: Any) -> Any:
+        answer = self._answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+
+def with_bulks(*answers: Any) -> Driver:
+    driver = Driver(AsyncMongoClient(connect=False))
+    driver.client = Bulks(*answers)
+    driver.has_cross_collection_bulk = True
+    return driver
+
+
+async def test_updates_are_told_otherwise_when_an_older_server_became_primary() -> None:
+    driver, locks = with_bulks(InvalidOperation("MongoDB 8.0 only")), Told()
+    collection: Any = locks
+    for times in (1, 2):
+        assert await driver.update_and_tell(collection, CHANGES) == [True] * 3
+        assert locks.asked == [CHANGES] * times
+    assert not driver.has_cross_collection_bulk
+
+
+@pytest.mark.parametrize("number", [0, 1])
+async def test_bulk_over_collections_is_for_several_updates(number: int) -> None:
+    driver, locks = with_bulks(), Told()
+    collection: Any = locks
+    assert await driver.update_and_tell(collection, CHANGES[:number]) == [True] * number
+    assert locks.asked == [CHANGES[:number]]
+
+
+async def test_lost_connection_of_a_bulk_is_noted_and_raised_as_it_is() -> None:
+    """PyMongo wraps it."""
+    lost = AutoReconnect("connection closed")
+    driver = with_bulks(ClientBulkWriteException({"error": lost}, True))
+    noted: list[str] = []
+    driver.on_disconnect = lambda: noted.append("lost")
+    collection: Any = Told()
+    with pytest.raises(AutoReconnect, match="connection closed"):
+        await driver.update_and_tell(collection, CHANGES)
+    assert noted == ["lost"]
 
 
 async def test_fake_explains_nothing() -> None:

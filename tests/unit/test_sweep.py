@@ -9,7 +9,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from fairlane.lease.sweep import Sweep, Sweeps
+from fairlane.checks import PRIORITIES
+from fairlane.lease.sweep import TOGETHER, Sweep, Sweeps
 
 
 class Walk(Protocol):
@@ -46,6 +47,9 @@ class CountingSweep:
 
 
 MakeWalk = Callable[..., Walk]
+
+MOST_RANGES = 200
+"""`internalQueryMaxScansToExplode`"""
 
 LAYOUTS = st.lists(st.integers(min_value=0, max_value=3), min_size=1, max_size=12)
 
@@ -123,6 +127,39 @@ def test_sweep_goes_on_after_every_attempt(outcome: str) -> None:
                 sweep.miss(tried[-1])
                 sweep.start()
         assert sorted(tried) == list(range(8))
+
+
+@given(partitions=st.integers(1, 200), seed=st.integers(0, 2**32), start=st.integers(0, 250))
+def test_looks_of_a_claimer_of_many_cover_every_partition_once(
+    partitions: int, seed: int, start: int
+) -> None:
+    """The first is the claimer's next one, alone; the others come as many together as may."""
+    sweep = Sweep(partitions, rng=random.Random(seed))
+    for _ in range(start):
+        sweep.next()
+    first, *others = sweep.looks()
+    assert len(first) == 1
+    assert sorted([*first, *(each for look in others for each in look)]) == list(range(partitions))
+    assert all(len(look) == TOGETHER for look in others[:-1])
+    assert all(0 < len(look) <= TOGETHER for look in others)
+
+
+def test_partitions_of_a_look_with_all_priorities_are_ranges_that_mongodb_merges() -> None:
+    assert TOGETHER * len(PRIORITIES) <= MOST_RANGES
+
+
+def test_first_looks_go_on_after_every_attempt() -> None:
+    """So claimers of many serve the partitions in turn, as others do."""
+    sweep = Sweep(8, rng=random.Random(7))
+    for _ in range(5):
+        assert sorted(sweep.looks()[0][0] for _ in range(8)) == list(range(8))
+
+
+def test_order_of_the_other_looks_is_any() -> None:
+    """Claimers that find too little in their first partition spread over the others."""
+    sweep = Sweep(100, rng=random.Random(7))
+    second = {tuple(sorted(sweep.looks()[1])) for _ in range(50)}
+    assert len(second) > 45
 
 
 def test_sweep_is_shuffled_anew_for_each_round() -> None:

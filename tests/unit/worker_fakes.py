@@ -273,6 +273,47 @@ class FakeSource:
             del self.groups[lease.group_id]
 
 
+class ManySource(FakeSource):
+    """Leases several groups at once, and notes for how many it was asked."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked: list[int] = []
+        self.most_leased = 0
+
+    async def claim_many(
+        self,
+        worker_id: str,
+        n: int,
+        visibility: float = 30.0,
+        min_priority: int = 0,
+        *,
+        order: Order = "fair",
+    ) -> list[Lease[Any]]:
+        claimed: list[Lease[Any]] = []
+
+        def lease_all() -> None:
+            while len(claimed) < n:
+                lease = self._lease(worker_id, visibility, min_priority, order)
+                if lease is None:
+                    return
+                claimed.append(lease)
+                self.most_leased = max(self.most_leased, len(self.leased))
+
+        self.asked.append(n)
+        self.orders.add(order)
+        self.concurrent_claims += 1
+        self.most_concurrent_claims = max(self.most_concurrent_claims, self.concurrent_claims)
+        try:
+            return await self._call("claim_many", lease_all, lambda: claimed)
+        except BaseException:
+            for lease in claimed:
+                self._give_back(lease)
+            raise
+        finally:
+            self.concurrent_claims -= 1
+
+
 class AnnouncingSource(FakeSource):
     """Tells of its publishes, as the transport does."""
 

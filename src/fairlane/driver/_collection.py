@@ -25,6 +25,9 @@ UPSERT_TRIES = 5
 
 NEVER: Document = {"$setOnInsert": {"_id": None}}
 
+ONE_REPLY = 1_000_000
+"""Documents that may come in one reply, if they fit; left to itself a server sends 101 at first."""
+
 
 class Collection:
     """A collection with pinned concerns: majority writes, local primary reads, exact BSON."""
@@ -63,7 +66,7 @@ class Collection:
     async def find(
         self, match: Document, *, sort: Sort, limit: int, fields: Document | None = None
     ) -> list[Document]:
-        cursor = self._raw.find(match, fields).sort(list(sort)).limit(limit)
+        cursor = self._raw.find(match, fields).sort(list(sort)).limit(limit).batch_size(ONE_REPLY)
         found: list[Document] = await self._run(cursor.to_list(None))
         return found
 
@@ -79,7 +82,7 @@ class Collection:
             await guarded(self._kind, cursor.close())
 
     async def aggregate(self, pipeline: Sequence[Document]) -> list[Document]:
-        cursor = self._raw.aggregate(list(pipeline))
+        cursor = self._raw.aggregate(list(pipeline), batchSize=ONE_REPLY)
         if self._kind == "pymongo":
             cursor = await self._run(cursor)
         found: list[Document] = await self._run(cursor.to_list(None))
@@ -267,10 +270,10 @@ class Collection:
 def _missed(error: BulkWriteError) -> set[int]:
     """Return which updates of a bulk were to insert what cannot be; raise if one failed else."""
     failed = error.details["writeErrors"]
-    if error.details.get("writeConcernErrors") or any(
-        each["code"] != IMMUTABLE_FIELD for each in failed
-    ):
-        raise as_single(error) from None
+    others = [each for each in failed if each["code"] != IMMUTABLE_FIELD]
+    if others or error.details.get("writeConcernErrors"):
+        # Without the misses: they are none of the caller's business, and might come first.
+        raise as_single(BulkWriteError({**error.details, "writeErrors": others})) from None
     return {each["index"] for each in failed}
 
 

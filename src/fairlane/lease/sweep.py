@@ -76,15 +76,16 @@ class Sweeps:
     partitions in turn.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, rng: random.Random | None = None) -> None:
+        self._rng = rng
         self._idle: list[Sweep] = []
 
     @contextmanager
     def one(self, partitions: int) -> Iterator[Sweep]:
         """Lend a sweep over so many partitions that nobody else uses meanwhile."""
-        sweep = self._idle.pop() if self._idle else Sweep(partitions)
+        sweep = self._idle.pop() if self._idle else Sweep(partitions, rng=self._rng)
         if sweep.partitions != partitions:  # the number has changed
-            sweep = Sweep(partitions)
+            sweep = Sweep(partitions, rng=self._rng)
         sweep.start()
         try:
             yield sweep

@@ -1,0 +1,42 @@
+"""The order in which a claimer walks the partitions, where a test must know it."""
+
+import random
+from collections.abc import Sequence
+from typing import Any, TypeVar
+
+from fairlane import AsyncMongoTransport
+from fairlane.lease.sweep import Sweeps
+
+__all__ = ("let_walk", "walk_of")
+
+T = TypeVar("T")
+
+
+class ThereAndBack(random.Random):
+    """Shuffles so that rounds begin at one end in turn with the other: 0, 1; 1, 0; 0, 1.
+
+    From one round into the next the same partition comes twice: the order that is hardest for those
+    who count misses.
+    """
+
+    def __init__(self, *, is_backwards: bool) -> None:
+        super().__init__(0)
+        self.is_backwards = is_backwards
+
+    def sample(self, population: Sequence[T], k: int, *, counts: Any = None) -> list[T]:
+        """Return the next round, its first one last: a sweep takes them from the end."""
+        order = population if self.is_backwards else reversed(population)
+        self.is_backwards = not self.is_backwards
+        return list(order)
+
+
+def let_walk(transport: AsyncMongoTransport[Any], *, is_backwards: bool = False) -> None:
+    """Let the claimer begin, as if it had never claimed, with partition 0, or with the last one."""
+    claimer: Any = transport._claimer
+    claimer._sweeps = Sweeps(rng=ThereAndBack(is_backwards=is_backwards))
+
+
+def walk_of(transport: AsyncMongoTransport[Any]) -> object:
+    """Return where the claimer goes on, unless it is under way."""
+    sweeps: Any = transport._claimer._sweeps
+    return sweeps._rng.is_backwards, [tuple(sweep._order) for sweep in sweeps._idle]
