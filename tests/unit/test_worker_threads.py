@@ -53,7 +53,7 @@ def blocking() -> Iterator[Blocking]:
 
 async def test_call_abandoned_before_its_thread_begins_never_begins() -> None:
     calls: list[object] = []
-    call: ThreadCall[Any] = ThreadCall(calls.append, object())  # type: ignore[arg-type]
+    call = ThreadCall(lambda: calls.append(None))
     no_threads = anyio.CapacityLimiter(0)
     waiting = asyncio.create_task(call.run(no_threads))
     await ticks(5)

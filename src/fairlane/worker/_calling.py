@@ -5,7 +5,7 @@ import inspect
 from collections import deque
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from typing import Any, Generic
+from typing import Any
 
 import anyio
 from anyio import to_thread
@@ -52,12 +52,11 @@ def is_async(handler: Callable[..., Any]) -> bool:
     )
 
 
-class ThreadCall(Generic[E]):
+class ThreadCall:
     """One call of a plain function in a thread: it can be abandoned, but not stopped."""
 
-    def __init__(self, function: Callable[[Lease[E]], Any], lease: Lease[E]) -> None:
+    def __init__(self, function: Callable[[], Any]) -> None:
         self._function = function
-        self._lease = lease
         self._loop = asyncio.get_running_loop()
         # Whoever takes the ticket decides: the thread begins, or it never will.
         self._ticket: deque[None] = deque((None,))
@@ -69,7 +68,7 @@ class ThreadCall(Generic[E]):
     def is_at_work(self) -> bool:
         return self._has_begun and not self._is_over
 
-    async def run(self, threads: anyio.CapacityLimiter) -> None:
+    async def run(self, threads: anyio.CapacityLimiter) -> Any:
         """Wait for the function. A cancelled wait leaves it running, if it has begun."""
         try:
             result = await to_thread.run_sync(
@@ -79,14 +78,15 @@ class ThreadCall(Generic[E]):
             self._has_begun = not self._take_ticket()
             raise
         if inspect.isawaitable(result):  # a plain function around a coroutine
-            await result
+            result = await result
+        return result
 
     def _in_thread(self) -> Any:
         if not self._take_ticket():
             return None
         self._has_begun = True
         try:
-            return self._function(self._lease)
+            return self._function()
         finally:
             self._is_over = True
             with suppress(RuntimeError):  # the loop is closed: nobody waits any more

@@ -8,13 +8,12 @@ from typing import Any, Generic
 
 import anyio
 
-from fairlane.model import E, Lease
 from fairlane.worker._cancellation import contained
 from fairlane.worker._health import Vitals
 from fairlane.worker._held import Held
 from fairlane.worker._outage import Outage, is_hopeless
 from fairlane.worker._settings import Settings
-from fairlane.worker.source import ManyClaiming, Source
+from fairlane.worker._work import W, WorkSource
 
 __all__ = ("Bell", "Fetching")
 
@@ -48,17 +47,17 @@ class Bell:
         _wake_all(self._rings)
 
 
-class Fetching(Generic[E]):
+class Fetching(Generic[W]):
     """The claiming side of a run. Any number of `fetch` tasks may share it."""
 
     def __init__(
         self,
-        source: Source[E],
+        source: WorkSource[W],
         settings: Settings,
         vitals: Vitals,
         *,
         stopping: anyio.Event,
-        give_back: Callable[[Held[E]], Coroutine[Any, Any, None]],
+        give_back: Callable[[Held[W]], Coroutine[Any, Any, None]],
     ) -> None:
         self._source = source
         self._settings = settings
@@ -71,7 +70,7 @@ class Fetching(Generic[E]):
         self._is_polling = False
         self.hopeless: Exception | None = None
 
-    async def fetch(self, start: Callable[[Held[E]], None]) -> None:
+    async def fetch(self, start: Callable[[Held[W]], None]) -> None:
         """Claim for the free slots until stopped. The slot comes first: no lease waits for one."""
         while not self._stopping.is_set():
             await self._slots.acquire()
@@ -93,7 +92,7 @@ class Fetching(Generic[E]):
 
     def _take_more_slots(self) -> int:
         """Take this claimer's share of the slots that are free besides; return how many."""
-        if not isinstance(self._source, ManyClaiming):
+        if not self._source.takes_many:
             return 0
         share = math.ceil(self._settings.concurrency / self._settings.claimers)
         more = min(self._slots.value, share - 1, MOST - 1)
@@ -114,24 +113,16 @@ class Fetching(Generic[E]):
         _wake_all(self._slots)
         self._bell.wake_all()
 
-    async def _claim(self, n: int) -> list[Held[E]]:
-        visibility, asked_at = self._settings.visibility, anyio.current_time()
+    async def _claim(self, n: int) -> list[Held[W]]:
+        asked_at = anyio.current_time()
         self._bell.hush()
         with self._vitals.polling():
-            leases = await contained(self._leases(n))
+            leased = await contained(self._source.claim(n))
         self._outage.end()
         now = anyio.current_time()
-        return [Held(lease, visibility, asked_at=asked_at, now=now) for lease in leases]
+        return [Held(work, asked_at=asked_at, now=now) for work in leased]
 
-    async def _leases(self, n: int) -> Sequence[Lease[E]]:
-        source, settings = self._source, self._settings
-        asked = settings.visibility, settings.min_priority
-        if n > 1 and isinstance(source, ManyClaiming):
-            return await source.claim_many(settings.worker_id, n, *asked, order=settings.order)
-        lease = await source.claim(settings.worker_id, *asked, order=settings.order)
-        return [] if lease is None else [lease]
-
-    async def _use(self, held: Sequence[Held[E]], start: Callable[[Held[E]], None]) -> None:
+    async def _use(self, held: Sequence[Held[W]], start: Callable[[Held[W]], None]) -> None:
         """Hand the slots on with the leases; without any, wait for a reason to try again."""
         if not held:
             await self._rest()

@@ -2,14 +2,14 @@
 
 import asyncio
 import logging
-from typing import Generic
+from collections.abc import Callable
+from typing import Any, Generic
 
 import anyio
 from anyio.abc import TaskGroup
 
-from fairlane.model import E
-from fairlane.retry import Reject, Retry
-from fairlane.worker._calling import Handler, ThreadCall, is_async
+from fairlane.errors import FairlaneError
+from fairlane.worker._calling import ThreadCall
 from fairlane.worker._cancellation import (
     Owner,
     StrayCancellation,
@@ -18,10 +18,11 @@ from fairlane.worker._cancellation import (
 )
 from fairlane.worker._health import Vitals
 from fairlane.worker._held import Held
-from fairlane.worker._outcome import ACK, RELEASE, Outcome, after_failure, before_delivery
+from fairlane.worker._outcome import RELEASE, Outcome
 from fairlane.worker._renewal import Renewer
 from fairlane.worker._settings import Settings
 from fairlane.worker._settling import Settling
+from fairlane.worker._work import W, WorkSource
 from fairlane.worker.events import Reporter
 
 __all__ = ("Handling",)
@@ -29,23 +30,21 @@ __all__ = ("Handling",)
 logger = logging.getLogger(__name__)
 
 
-class Handling(Generic[E]):
+class Handling(Generic[W]):
     """Runs the handler on a lease, renews the lease meanwhile, and settles it."""
 
     def __init__(
         self,
-        handler: Handler[E],
+        source: WorkSource[W],
         settings: Settings,
         *,
         owner: Owner,
-        renewer: Renewer[E],
-        settling: Settling[E],
+        renewer: Renewer[W],
+        settling: Settling[W],
         vitals: Vitals,
         report: Reporter,
     ) -> None:
-        self._handler = handler
-        self._is_async = is_async(handler)
-        self._settings = settings
+        self._source = source
         self._owner = owner
         self._renewer = renewer
         self._settling = settling
@@ -53,12 +52,12 @@ class Handling(Generic[E]):
         self._report = report
         self._threads = anyio.CapacityLimiter(settings.concurrency)
 
-    async def handle(self, held: Held[E], renewals: TaskGroup) -> None:
+    async def handle(self, held: Held[W], renewals: TaskGroup) -> None:
         """Deliver and settle. Cancelled, it gives the lease back unless the handler has ended."""
-        worn_out = before_delivery(held.lease.attempt, self._settings.max_attempts)
+        refusal = self._source.refusal(held.work)
         try:
-            if worn_out is not None:
-                held.outcome = worn_out
+            if refusal is not None:
+                held.outcome = refusal
             else:
                 await self._deliver(held, renewals)
         finally:
@@ -66,56 +65,79 @@ class Handling(Generic[E]):
         if held.thread is not None and held.is_occupied:
             await held.thread.ended.wait()  # it keeps its slot: the number of threads is bounded
 
-    async def _deliver(self, held: Held[E], renewals: TaskGroup) -> None:
-        with anyio.CancelScope(deadline=held.give_up_at) as scope, self._vitals.running():
-            renewals.start_soon(self._renewer.keep, held, scope)
+    async def _deliver(self, held: Held[W], renewals: TaskGroup) -> None:
+        held.working.deadline = held.give_up_at
+        with held.working as scope, self._vitals.running():
+            renewals.start_soon(self._renewer.keep, held)
             try:
                 held.outcome = await self._answer(held)
             finally:
                 held.renewing.cancel()
                 if scope.cancel_called and held.lost is None:
-                    held.lost = "it could not be renewed in time"
+                    held.lose("it could not be renewed in time")
 
-    async def _answer(self, held: Held[E]) -> Outcome:
+    async def _answer(self, held: Held[W]) -> Outcome:
         try:
-            await contained(self._call(held))
+            return await contained(self._call(held))
         except asyncio.CancelledError:
             held.outcome = RELEASE
             raise
         except (Exception, SystemExit) as error:
             if isinstance(error, StrayCancellation) and self._owner.is_cancelled:
                 return RELEASE  # `asyncio.run` ends: it cancels every task, not only its own
-            return self._failed(held, error)
-        return ACK
+            return await self._failed(held, error)
 
-    async def _call(self, held: Held[E]) -> None:
-        if self._is_async:
-            answer = self._handler(held.lease)
-            assert answer is not None
-            await answer
-        else:
-            held.thread = ThreadCall(self._handler, held.lease)
-            await held.thread.run(self._threads)
+    async def _call(self, held: Held[W]) -> Outcome:
+        hold = HandlersHold(held, self._source, self._threads)
+        outcome = await self._source.handle(held.work, hold)
         await deliver_cancellation()  # here it fails the message, later it would be forgotten
+        return outcome
 
-    def _failed(self, held: Held[E], error: BaseException) -> Outcome:
-        outcome = after_failure(
-            error,
-            attempt=held.lease.attempt,
-            max_attempts=self._settings.max_attempts,
-            backoff=self._settings.backoff,
-        )
-        is_expected = isinstance(error, Retry | Reject)
+    async def _failed(self, held: Held[W], error: BaseException) -> Outcome:
+        try:
+            outcome = await self._source.judge(held.work, error)
+        except asyncio.CancelledError:
+            held.outcome = RELEASE
+            raise
+        is_expected = self._source.is_expected(error)
         logger.log(
             logging.INFO if is_expected else logging.ERROR,
-            "the handler failed on group %r (seq %d, attempt %d of %d): %s",
-            held.lease.group_id,
-            held.lease.seq,
-            held.lease.attempt,
-            self._settings.max_attempts,
+            "the handler failed on %s, attempt %d: %s",
+            held.work.name,
+            held.work.attempt,
             outcome.reason,
             exc_info=None if is_expected else error,
             extra=held.log_extra,
         )
-        self._report("handler_failed", held.lease, reason=outcome.reason)
+        self._report("handler_failed", held.work, reason=outcome.reason)
         return outcome
+
+
+class HandlersHold(Generic[W]):
+    """What a handler may do with the lease that it works under; see `Hold`."""
+
+    def __init__(
+        self, held: Held[W], source: WorkSource[W], threads: anyio.CapacityLimiter
+    ) -> None:
+        self._held = held
+        self._source = source
+        self._threads = threads
+        self._loop = asyncio.get_running_loop()
+
+    @property
+    def is_lost(self) -> bool:
+        return self._held.lost is not None or self._loop.time() >= self._held.give_up_at
+
+    async def until_lost(self) -> None:
+        await self._held.was_lost.wait()
+
+    async def extend(self, seconds: float) -> None:
+        asked_at = anyio.current_time()
+        work = await self._source.extend(self._held.work, seconds)
+        self._held.renewed(work, seconds, asked_at=asked_at)
+
+    async def in_thread(self, function: Callable[[], Any]) -> Any:
+        if self._held.thread is not None:
+            raise FairlaneError("a thread works on this already")
+        self._held.thread = ThreadCall(function)
+        return await self._held.thread.run(self._threads)

@@ -4,8 +4,8 @@ from typing import TYPE_CHECKING, Generic
 
 import anyio
 
-from fairlane.model import E, Lease
 from fairlane.worker._outcome import FAULT, Outcome
+from fairlane.worker._work import W
 
 if TYPE_CHECKING:
     from fairlane.worker._calling import ThreadCall
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 __all__ = ("Held",)
 
 
-class Held(Generic[E]):
+class Held(Generic[W]):
     """A lease, how long it lasts at least, and how it is going to end.
 
     Times are seconds on the event loop's own clock, which no one can set: a lease lasts
@@ -21,25 +21,29 @@ class Held(Generic[E]):
     asking errs on the safe side.
 
     Attributes:
-        lease: the lease as last renewed.
+        work: what is leased, as last renewed.
         taken_at: when its claim was answered.
         safe_until: until then nobody else can have the group.
         outcome: what to settle it with; `FAULT` until it is known.
         lost: why the lease is no longer ours; None while it is.
+        was_lost: set when it is lost.
+        working: the scope of its handler.
         renewing: the scope of its renewal; cancelled when the handler has ended.
         thread: where a plain function works on the message; it cannot be stopped.
     """
 
-    def __init__(self, lease: Lease[E], visibility: float, *, asked_at: float, now: float) -> None:
-        self.lease = lease
-        self.visibility = visibility
+    def __init__(self, work: W, *, asked_at: float, now: float) -> None:
+        self.work = work
+        self.visibility = visibility = work.visibility
         self.taken_at = now
         # A claim may take long and lease late; it promises to leave half of the visibility.
         self.safe_until = max(asked_at + visibility, now + visibility / 2)
         self.outcome: Outcome = FAULT
         self.lost: str | None = None
+        self.was_lost = anyio.Event()
+        self.working = anyio.CancelScope()
         self.renewing = anyio.CancelScope()
-        self.thread: ThreadCall[E] | None = None
+        self.thread: ThreadCall | None = None
 
     @property
     def renew_at(self) -> float:
@@ -56,11 +60,15 @@ class Held(Generic[E]):
         """Whether a thread still works on the message, though nobody waits for its result."""
         return self.thread is not None and self.thread.is_at_work
 
-    def renewed(self, lease: Lease[E], *, asked_at: float) -> None:
-        self.lease = lease
-        self.safe_until = max(self.safe_until, asked_at + self.visibility)
+    def renewed(self, work: W, seconds: float, *, asked_at: float) -> None:
+        self.work = work
+        self.safe_until = max(self.safe_until, asked_at + seconds)
+        self.working.deadline = self.give_up_at
+
+    def lose(self, why: str) -> None:
+        self.lost = why
+        self.was_lost.set()
 
     @property
     def log_extra(self) -> dict[str, object]:
-        lease = self.lease
-        return {"group_id": lease.group_id, "seq": lease.seq, "attempt": lease.attempt}
+        return {**self.work.identity, "attempt": self.work.attempt}

@@ -7,12 +7,11 @@ from typing import Generic
 import anyio
 
 from fairlane.errors import LeaseLost
-from fairlane.model import E
 from fairlane.retry import Backoff
 from fairlane.worker._cancellation import contained
 from fairlane.worker._health import Vitals
 from fairlane.worker._held import Held
-from fairlane.worker.source import Source
+from fairlane.worker._work import W, WorkSource
 
 __all__ = ("Renewer",)
 
@@ -24,14 +23,14 @@ TOLERANCE = 0.1
 """Seconds by which a wait may last too long without being worth a line."""
 
 
-class Renewer(Generic[E]):
-    def __init__(self, source: Source[E], vitals: Vitals) -> None:
+class Renewer(Generic[W]):
+    def __init__(self, source: WorkSource[W], vitals: Vitals) -> None:
         self._source = source
         self._vitals = vitals
         self._failing: set[str] = set()  # tokens of leases
         self._blocked_until = 0.0
 
-    async def keep(self, held: Held[E], handler: anyio.CancelScope) -> None:
+    async def keep(self, held: Held[W]) -> None:
         """Renew until `held.renewing` is cancelled; each renewal moves the handler's deadline.
 
         The deadline is the guard: it ends the handler in time even while a renewal hangs.
@@ -42,24 +41,22 @@ class Renewer(Generic[E]):
                 while True:
                     await self._sleep_until(due, held)
                     await self._renew(held)
-                    handler.deadline = held.give_up_at
                     due = max(held.renew_at, anyio.current_time())
             except LeaseLost:
-                held.lost = (
-                    "somebody else has the group, or the handler settled it itself, which the pool "
-                    "does"
+                held.lose(
+                    "somebody else has it, or the handler settled it itself, which the pool does"
                 )
-                handler.cancel()
+                held.working.cancel()
             finally:
                 self._end_of_trouble(held)
 
-    async def _sleep_until(self, due: float, held: Held[E]) -> None:
+    async def _sleep_until(self, due: float, held: Held[W]) -> None:
         try:
             await anyio.sleep_until(due)
         finally:  # a handler that blocked the loop may have ended, which cancels the renewals
             self._note_delay(due, held)
 
-    def _note_delay(self, due: float, held: Held[E]) -> None:
+    def _note_delay(self, due: float, held: Held[W]) -> None:
         """Tell of each time that the loop stood still, once for all leases."""
         now = anyio.current_time()
         if now - due < max(TOLERANCE, held.visibility / 12) or due < self._blocked_until:
@@ -72,21 +69,21 @@ class Renewer(Generic[E]):
             extra=held.log_extra,
         )
 
-    async def _renew(self, held: Held[E]) -> None:
+    async def _renew(self, held: Held[W]) -> None:
         for attempt in count(1):
             if await self._try_once(held):
                 self._end_of_trouble(held)
                 return
             await anyio.sleep(min(PAUSE.delay(attempt), held.visibility / 12))
 
-    async def _try_once(self, held: Held[E]) -> bool:
+    async def _try_once(self, held: Held[W]) -> bool:
         asked_at = anyio.current_time()
         try:
             # A reply that never comes must leave time for a second try.
             limit = held.visibility / 6
             with anyio.move_on_after(limit):
-                lease = await contained(self._source.extend(held.lease, held.visibility))
-                held.renewed(lease, asked_at=asked_at)
+                work = await contained(self._source.extend(held.work, held.visibility))
+                held.renewed(work, held.visibility, asked_at=asked_at)
                 return True
         except LeaseLost:
             raise
@@ -96,20 +93,20 @@ class Renewer(Generic[E]):
             self._note_trouble(held, TimeoutError(f"no answer within {limit:g} s"))
         return False
 
-    def _note_trouble(self, held: Held[E], error: Exception) -> None:
+    def _note_trouble(self, held: Held[W], error: Exception) -> None:
         """With all slots taken nothing is claimed, and only renewals can tell of an outage."""
-        if held.lease.token in self._failing:
+        if held.work.token in self._failing:
             return
-        self._failing.add(held.lease.token)
+        self._failing.add(held.work.token)
         self._vitals.fail("renewing")
         logger.warning(
-            "cannot renew the lease on group %r, trying on: %r",
-            held.lease.group_id,
+            "cannot renew the lease on %s, trying on: %r",
+            held.work.name,
             error,
             extra=held.log_extra,
         )
 
-    def _end_of_trouble(self, held: Held[E]) -> None:
-        self._failing.discard(held.lease.token)
+    def _end_of_trouble(self, held: Held[W]) -> None:
+        self._failing.discard(held.work.token)
         if not self._failing:
             self._vitals.recover("renewing")

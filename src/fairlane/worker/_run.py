@@ -3,17 +3,15 @@
 import asyncio
 import logging
 import random
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
-from typing import Any, Generic
+from typing import Generic
 
 import anyio
 from anyio.abc import TaskGroup
 
 from fairlane.errors import FairlaneError
-from fairlane.model import E
-from fairlane.worker._calling import Handler
 from fairlane.worker._cancellation import Owner, contained
 from fairlane.worker._fetching import Fetching
 from fairlane.worker._handling import Handling
@@ -25,8 +23,8 @@ from fairlane.worker._renewal import Renewer
 from fairlane.worker._settings import Settings
 from fairlane.worker._settling import Settling
 from fairlane.worker._switch import Switch
+from fairlane.worker._work import Chore, W, WorkSource
 from fairlane.worker.events import Reporter
-from fairlane.worker.source import Announcing, Reconcilable, Repairable, Source
 
 __all__ = ("Run",)
 
@@ -43,11 +41,10 @@ REPAIR_SECONDS = 10.0
 RECONCILE_SECONDS = 60.0
 
 
-class Run(Generic[E]):
+class Run(Generic[W]):
     def __init__(
         self,
-        source: Source[E],
-        handler: Handler[E],
+        source: WorkSource[W],
         settings: Settings,
         *,
         vitals: Vitals,
@@ -63,7 +60,7 @@ class Run(Generic[E]):
             source, settings, vitals, stopping=self._stopping, give_back=self._give_back
         )
         self._handling = Handling(
-            handler,
+            source,
             settings,
             owner=Owner(),
             renewer=Renewer(source, vitals),
@@ -95,7 +92,7 @@ class Run(Generic[E]):
                 "all leases were given back: look for what cancels tasks that it has not made"
             )
 
-    async def _claim(self, work: anyio.CancelScope, start: Callable[[Held[E]], None]) -> None:
+    async def _claim(self, work: anyio.CancelScope, start: Callable[[Held[W]], None]) -> None:
         """Claim and repair until told to stop; then set the drain's deadline."""
         async with anyio.create_task_group() as claims:
             for _ in range(self._settings.claimers):
@@ -112,40 +109,40 @@ class Run(Generic[E]):
         claims.deadline = now + CLAIM_SECONDS
         self._fetching.wake_all()
 
-    def _start(self, handlers: TaskGroup, renewals: TaskGroup, held: Held[E]) -> None:
+    def _start(self, handlers: TaskGroup, renewals: TaskGroup, held: Held[W]) -> None:
         handlers.start_soon(self._handle, held, renewals)
 
-    async def _handle(self, held: Held[E], renewals: TaskGroup) -> None:
+    async def _handle(self, held: Held[W], renewals: TaskGroup) -> None:
         try:
             await contained(self._carry(held, renewals))
         except Exception:  # one message must not take the others down with it
             logger.exception("a lease was dropped by a fault of the pool or the source")
         finally:
+            self._source.let_go(held.work)
             self._fetching.free_slot()
 
-    async def _carry(self, held: Held[E], renewals: TaskGroup) -> None:
+    async def _carry(self, held: Held[W], renewals: TaskGroup) -> None:
         with self._vitals.leased():
-            self._report("claimed", held.lease)
+            self._report("claimed", held.work)
             await self._handling.handle(held, renewals)
 
-    async def _give_back(self, held: Held[E]) -> None:
+    async def _give_back(self, held: Held[W]) -> None:
         with self._vitals.leased():
-            self._report("claimed", held.lease)
+            self._report("claimed", held.work)
             held.outcome = RELEASE
-            await self._settling.settle(held)
+            try:
+                await self._settling.settle(held)
+            finally:
+                self._source.let_go(held.work)
 
     def _start_maintenance(self, group: TaskGroup) -> None:
-        source = self._source
-        if isinstance(source, Repairable):
-            group.start_soon(self._maintain, "repairing", lambda: source.repair(), REPAIR_SECONDS)
-        if isinstance(source, Reconcilable):
-            group.start_soon(
-                self._maintain, "reconciling", lambda: source.reconcile(), RECONCILE_SECONDS
-            )
+        repair, reconcile = self._source.repair, self._source.reconcile
+        if repair is not None:
+            group.start_soon(self._maintain, "repairing", repair, REPAIR_SECONDS)
+        if reconcile is not None:
+            group.start_soon(self._maintain, "reconciling", reconcile, RECONCILE_SECONDS)
 
-    async def _maintain(
-        self, what: str, task: Callable[[], Coroutine[Any, Any, object]], seconds: float
-    ) -> None:
+    async def _maintain(self, what: str, task: Chore, seconds: float) -> None:
         outage = Outage(what, self._vitals)
         delay = _jittered(seconds)
         while not await self._is_stopped_within(delay):
@@ -164,10 +161,7 @@ class Run(Generic[E]):
 
     @contextmanager
     def _announced(self) -> Iterator[None]:
-        """Look for work after each publish, where the source tells of them."""
-        if not isinstance(self._source, Announcing):
-            yield
-            return
+        """Look for work whenever the source tells of some."""
         unsubscribe = self._source.subscribe(_in_this_loop(self._fetching.look_again))
         try:
             yield

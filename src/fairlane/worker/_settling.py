@@ -7,13 +7,12 @@ from typing import Generic
 import anyio
 
 from fairlane.errors import LeaseLost
-from fairlane.model import E
 from fairlane.retry import Backoff
 from fairlane.worker._cancellation import contained
 from fairlane.worker._health import Vitals
 from fairlane.worker._held import Held
+from fairlane.worker._work import W, WorkSource
 from fairlane.worker.events import EventKind, Reporter
-from fairlane.worker.source import Source
 
 __all__ = ("Settling",)
 
@@ -38,14 +37,14 @@ KINDS: dict[str, EventKind] = {
 }
 
 
-class Settling(Generic[E]):
-    def __init__(self, source: Source[E], vitals: Vitals, report: Reporter) -> None:
+class Settling(Generic[W]):
+    def __init__(self, source: WorkSource[W], vitals: Vitals, report: Reporter) -> None:
         self._source = source
         self._vitals = vitals
         self._report = report
         self._failing: set[str] = set()  # tokens of leases
 
-    async def settle(self, held: Held[E]) -> None:
+    async def settle(self, held: Held[W]) -> None:
         """End the lease as `held.outcome` says; tell how it went. Raises only `CancelledError`."""
         if held.lost is not None:
             self._tell_lost(held, held.lost)
@@ -59,7 +58,7 @@ class Settling(Generic[E]):
                 self._end_of_trouble(held)
                 self._tell(held, answer)
 
-    async def _until_answered(self, held: Held[E]) -> bool | None:
+    async def _until_answered(self, held: Held[W]) -> bool | None:
         """Return whether the lease was still held; None if it ran out without an answer."""
         for attempt in count(1):
             answer = await self._try_once(held)
@@ -73,7 +72,7 @@ class Settling(Generic[E]):
             await anyio.sleep(PAUSE.delay(attempt))
         return None
 
-    async def _try_once(self, held: Held[E]) -> bool | None:
+    async def _try_once(self, held: Held[W]) -> bool | None:
         try:
             limit = min(TRY_SECONDS, max(1.0, held.visibility / 3))
             with anyio.move_on_after(limit, shield=True):
@@ -86,39 +85,32 @@ class Settling(Generic[E]):
             self._note_trouble(held, TimeoutError(f"no answer within {limit:g} s"))
         return None
 
-    def _note_trouble(self, held: Held[E], error: Exception) -> None:
-        token = held.lease.token
+    def _note_trouble(self, held: Held[W], error: Exception) -> None:
+        token = held.work.token
         if token in self._failing:
             return
         is_news = not self._failing  # a server that goes away fails all settlements alike
         self._failing.add(token)
         self._vitals.fail("settling")
         logger.warning(
-            "cannot %s the message of group %r, trying on while the lease lasts: %r",
+            "cannot %s %s, trying on while the lease lasts: %r",
             held.outcome.verb,
-            held.lease.group_id,
+            held.work.name,
             error,
             exc_info=error if is_news else None,
             extra=held.log_extra,
         )
 
-    def _end_of_trouble(self, held: Held[E]) -> None:
+    def _end_of_trouble(self, held: Held[W]) -> None:
         """Forget it, settled or not: claims tell whether the source is still away."""
-        self._failing.discard(held.lease.token)
+        self._failing.discard(held.work.token)
         if not self._failing:
             self._vitals.recover("settling")
 
-    async def _call(self, held: Held[E]) -> bool:
-        lease, outcome = held.lease, held.outcome
-        if outcome.verb == "ack":
-            return await self._source.ack(lease)
-        if outcome.verb == "nack":
-            return await self._source.nack(lease, outcome.delay, error=outcome.reason)
-        if outcome.verb == "dead_letter":
-            return await self._source.dead_letter(lease, outcome.reason or "")
-        return await self._source.release(lease)
+    async def _call(self, held: Held[W]) -> bool:
+        return await self._source.settle(held.work, held.outcome)
 
-    def _tell(self, held: Held[E], answer: bool | None) -> None:
+    def _tell(self, held: Held[W], answer: bool | None) -> None:
         outcome = held.outcome
         if answer is None:
             self._tell_unsettled(held, "the source did not answer")
@@ -131,37 +123,35 @@ class Settling(Generic[E]):
                 "itself, which the pool does",
             )
 
-    def _tell_settled(self, held: Held[E]) -> None:
-        lease, outcome = held.lease, held.outcome
+    def _tell_settled(self, held: Held[W]) -> None:
+        work, outcome = held.work, held.outcome
         if outcome.verb == "dead_letter":
             logger.warning(
-                "moved to the dead letters: group %r, seq %d, attempt %d: %s",
-                lease.group_id,
-                lease.seq,
-                lease.attempt,
+                "%s: %s, attempt %d: %s",
+                self._source.grave,
+                work.name,
+                work.attempt,
                 outcome.reason,
                 extra=held.log_extra,
             )
-        self._report(KINDS[outcome.verb], lease, delay=outcome.delay, reason=outcome.reason)
+        self._report(KINDS[outcome.verb], work, delay=outcome.delay, reason=outcome.reason)
 
-    def _tell_lost(self, held: Held[E], why: str) -> None:
+    def _tell_lost(self, held: Held[W], why: str) -> None:
         logger.warning(
-            "lost the lease on group %r (seq %d): %s; the pool settled nothing",
-            held.lease.group_id,
-            held.lease.seq,
+            "lost the lease on %s: %s; the pool settled nothing",
+            held.work.name,
             why,
             extra=held.log_extra,
         )
-        self._report("lease_lost", held.lease, reason=why)
+        self._report("lease_lost", held.work, reason=why)
 
-    def _tell_unsettled(self, held: Held[E], why: str) -> None:
+    def _tell_unsettled(self, held: Held[W], why: str) -> None:
         logger.error(
-            "could not %s the message of group %r (seq %d): %s; unless the source did it all the "
-            "same, the message is delivered again when its lease has run out",
+            "could not %s %s: %s; unless the source did it all the same, it comes again when its "
+            "lease has run out",
             held.outcome.verb,
-            held.lease.group_id,
-            held.lease.seq,
+            held.work.name,
             why,
             extra=held.log_extra,
         )
-        self._report("unsettled", held.lease, reason=why)
+        self._report("unsettled", held.work, reason=why)

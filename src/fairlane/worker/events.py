@@ -4,9 +4,10 @@ import asyncio
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Literal
 
-from fairlane.model import Lease
+if TYPE_CHECKING:
+    from fairlane.worker._work import Work
 
 __all__ = ("EventKind", "Listener", "Reporter", "WorkerEvent")
 
@@ -37,17 +38,21 @@ class WorkerEvent:
     Attributes:
         kind: what happened.
         worker_id: of the pool.
-        group_id, seq, attempt, epoch: of the lease.
+        attempt, epoch: of the lease.
+        group_id, seq: of the message, if it is one.
+        job_id, job_type: of the job, if it is one.
         delay: seconds until the message is claimable again, for `nacked`.
         reason: why, where something went wrong.
     """
 
     kind: EventKind
     worker_id: str
-    group_id: str
-    seq: int
     attempt: int
     epoch: int
+    group_id: str = ""
+    seq: int = 0
+    job_id: str = ""
+    job_type: str = ""
     delay: float = 0.0
     reason: str | None = None
 
@@ -64,17 +69,16 @@ class Reporter:
         self._has_failed = False
 
     def __call__(
-        self, kind: EventKind, lease: Lease[Any], *, delay: float = 0.0, reason: str | None = None
+        self, kind: EventKind, work: "Work", *, delay: float = 0.0, reason: str | None = None
     ) -> None:
         if self._listener is None:
             return
         event = WorkerEvent(
             kind=kind,
             worker_id=self._worker_id,
-            group_id=lease.group_id,
-            seq=lease.seq,
-            attempt=lease.attempt,
-            epoch=lease.epoch,
+            **work.identity,
+            attempt=work.attempt,
+            epoch=work.epoch,
             delay=delay,
             reason=reason,
         )

@@ -15,6 +15,7 @@ from fairlane.retry import Backoff
 from fairlane.worker import _signals
 from fairlane.worker._calling import Handler, checked_handler, is_async
 from fairlane.worker._health import Health, Vitals
+from fairlane.worker._messages import Messages
 from fairlane.worker._run import Run
 from fairlane.worker._settings import Settings
 from fairlane.worker._switch import Switch
@@ -156,8 +157,7 @@ class WorkerPool(Generic[E]):
             return
         with self._life():
             run = Run(
-                self._source,
-                self._handler,
+                Messages(self._source, self._handler, self._settings),
                 self._settings,
                 vitals=self._vitals,
                 report=self._report,

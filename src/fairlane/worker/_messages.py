@@ -1,0 +1,130 @@
+"""A transport, or another `Source`, as a source of work: a piece of it is the head of a group."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, Generic
+
+from fairlane.model import E, Lease
+from fairlane.retry import Reject, Retry
+from fairlane.worker._calling import Handler, is_async
+from fairlane.worker._outcome import ACK, Outcome, after_failure, before_delivery
+from fairlane.worker._settings import Settings
+from fairlane.worker._work import Chore, Hold
+from fairlane.worker.events import EventKind
+from fairlane.worker.source import Announcing, ManyClaiming, Reconcilable, Repairable, Source
+
+__all__ = ("Messages",)
+
+
+@dataclass(frozen=True, slots=True)
+class LeasedMessage(Generic[E]):
+    """A leased message; see `Work`."""
+
+    lease: Lease[E]
+    visibility: float
+
+    @property
+    def token(self) -> str:
+        return self.lease.token
+
+    @property
+    def attempt(self) -> int:
+        return self.lease.attempt
+
+    @property
+    def epoch(self) -> int:
+        return self.lease.epoch
+
+    @property
+    def name(self) -> str:
+        return f"group {self.lease.group_id!r}, seq {self.lease.seq}"
+
+    @property
+    def identity(self) -> Mapping[str, Any]:
+        return {"group_id": self.lease.group_id, "seq": self.lease.seq}
+
+
+class Messages(Generic[E]):
+    grave = "moved to the dead letters"
+
+    def __init__(self, source: Source[E], handler: Handler[E], settings: Settings) -> None:
+        self._source = source
+        self._handler = handler
+        self._is_async = is_async(handler)
+        self._settings = settings
+
+    @property
+    def takes_many(self) -> bool:
+        return isinstance(self._source, ManyClaiming)
+
+    @property
+    def repair(self) -> Chore | None:
+        source = self._source
+        return (lambda: source.repair()) if isinstance(source, Repairable) else None
+
+    @property
+    def reconcile(self) -> Chore | None:
+        source = self._source
+        return (lambda: source.reconcile()) if isinstance(source, Reconcilable) else None
+
+    async def claim(self, n: int) -> Sequence[LeasedMessage[E]]:
+        visibility = self._settings.visibility
+        return [LeasedMessage(lease, visibility) for lease in await self._leases(n)]
+
+    async def _leases(self, n: int) -> Sequence[Lease[E]]:
+        source, settings = self._source, self._settings
+        asked = settings.visibility, settings.min_priority
+        if n > 1 and isinstance(source, ManyClaiming):
+            return await source.claim_many(settings.worker_id, n, *asked, order=settings.order)
+        lease = await source.claim(settings.worker_id, *asked, order=settings.order)
+        return [] if lease is None else [lease]
+
+    def refusal(self, work: LeasedMessage[E]) -> Outcome | None:
+        return before_delivery(work.attempt, self._settings.max_attempts)
+
+    async def handle(self, work: LeasedMessage[E], hold: Hold) -> Outcome:
+        if self._is_async:
+            answer = self._handler(work.lease)
+            assert answer is not None
+            await answer
+        else:
+            await hold.in_thread(partial(self._handler, work.lease))
+        return ACK
+
+    async def judge(self, work: LeasedMessage[E], error: BaseException) -> Outcome:
+        return after_failure(
+            error,
+            attempt=work.attempt,
+            max_attempts=self._settings.max_attempts,
+            backoff=self._settings.backoff,
+        )
+
+    def is_expected(self, error: BaseException) -> bool:
+        return isinstance(error, Retry | Reject)
+
+    async def settle(self, work: LeasedMessage[E], outcome: Outcome) -> bool:
+        lease = work.lease
+        if outcome.verb == "ack":
+            return await self._source.ack(lease)
+        if outcome.verb == "nack":
+            return await self._source.nack(lease, outcome.delay, error=outcome.reason)
+        if outcome.verb == "dead_letter":
+            return await self._source.dead_letter(lease, outcome.reason or "")
+        return await self._source.release(lease)
+
+    async def extend(self, work: LeasedMessage[E], seconds: float) -> LeasedMessage[E]:
+        return replace(work, lease=await self._source.extend(work.lease, seconds))
+
+    async def ended(
+        self, work: LeasedMessage[E], kind: EventKind, outcome: Outcome, why: str | None
+    ) -> None:
+        """The listener of the pool is all that hears of it."""
+
+    def let_go(self, work: LeasedMessage[E]) -> None:
+        """Nothing is counted here."""
+
+    def subscribe(self, callback: Callable[[], None]) -> Callable[[], None]:
+        if isinstance(self._source, Announcing):
+            return self._source.subscribe(callback)
+        return lambda: None

@@ -1,0 +1,122 @@
+"""What the pool needs of a leased piece of work, and of where such pieces come from.
+
+A transport and a job queue are each seen through this and through nothing else.
+"""
+
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from typing import Any, Protocol, TypeVar
+
+from fairlane.worker._outcome import Outcome
+from fairlane.worker.events import EventKind
+
+__all__ = ("Chore", "Hold", "W", "Work", "WorkSource")
+
+Chore = Callable[[], Coroutine[Any, Any, object]]
+
+
+class Work(Protocol):
+    """One leased piece of work.
+
+    Attributes:
+        token: of its lease.
+        attempt: number of this start; 1 is the first.
+        epoch: fencing number of the lease.
+        visibility: seconds that the lease lasts from its claim, and from each renewal.
+        name: what it is called in the log.
+        identity: the fields of a `WorkerEvent` that tell which one it is.
+    """
+
+    @property
+    def token(self) -> str: ...
+    @property
+    def attempt(self) -> int: ...
+    @property
+    def epoch(self) -> int: ...
+    @property
+    def visibility(self) -> float: ...
+    @property
+    def name(self) -> str: ...
+    @property
+    def identity(self) -> Mapping[str, Any]: ...
+
+
+W = TypeVar("W", bound=Work)
+
+
+class Hold(Protocol):
+    """The pool's hold on a piece of work, as lent to whoever handles it."""
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether the lease is over, or about to be; safe to ask from any thread."""
+        ...
+
+    async def until_lost(self) -> None: ...
+
+    async def extend(self, seconds: float) -> None:
+        """Renew the lease for `seconds` at least. Raises `LeaseLost`."""
+        ...
+
+    async def in_thread(self, function: Callable[[], Any]) -> Any:
+        """Run a plain function in a thread, at most one for each piece of work."""
+        ...
+
+
+class WorkSource(Protocol[W]):
+    """Leases pieces of work, has each handled, and settles it. What `Source` promises holds."""
+
+    @property
+    def grave(self) -> str:
+        """What the log says of a piece that ends as a dead letter."""
+        ...
+
+    @property
+    def takes_many(self) -> bool:
+        """Whether a claim for several free slots may lease several pieces."""
+        ...
+
+    @property
+    def repair(self) -> Chore | None: ...
+
+    @property
+    def reconcile(self) -> Chore | None: ...
+
+    async def claim(self, n: int) -> Sequence[W]:
+        """Lease up to `n` pieces. Raising or cancelled, it leaves nothing leased."""
+        ...
+
+    def refusal(self, work: W) -> Outcome | None:
+        """Return how a piece ends that must not be handled; None for all others."""
+        ...
+
+    async def handle(self, work: W, hold: Hold) -> Outcome:
+        """Have it handled; return how it ends, or raise what the application raised."""
+        ...
+
+    async def judge(self, work: W, error: BaseException) -> Outcome:
+        """Return how a piece ends whose handler raised."""
+        ...
+
+    def is_expected(self, error: BaseException) -> bool:
+        """Tell whether an error is an answer of the handler, which needs no traceback."""
+        ...
+
+    async def settle(self, work: W, outcome: Outcome) -> bool:
+        """End the lease; False if it was not held any more. May be repeated."""
+        ...
+
+    async def extend(self, work: W, seconds: float) -> W:
+        """Raises `LeaseLost`."""
+        ...
+
+    async def ended(self, work: W, kind: EventKind, outcome: Outcome, why: str | None) -> None:
+        """Hear of the end of a lease. Must not raise."""
+        ...
+
+    def let_go(self, work: W) -> None:
+        """Hear that nothing works on it any more; its slot is about to be free."""
+        ...
+
+    def subscribe(self, callback: Callable[[], None]) -> Callable[[], None]:
+        """Call `callback` whenever there may be work, until the returned function is called."""
+        ...
