@@ -14,14 +14,17 @@ from fairlane.jobs import (
     AsyncJobQueue,
     Enqueued,
     EnqueuedMany,
+    Execution,
     Job,
+    JobContext,
+    Jobs,
     JobStats,
     NewJob,
     Outcome,
     Reclaimed,
 )
 from fairlane.model import DeadLetter, Lease, Message, RepairReport, TransportStats
-from fairlane.retry import Backoff, Reject, Retry
+from fairlane.retry import Backoff, Discard, Fail, Reject, Retry
 from fairlane.sync import JobQueue, MongoTransport
 from fairlane.transport import AsyncMongoTransport
 from fairlane.worker import WorkerPool
@@ -32,14 +35,19 @@ __all__ = (
     "Backoff",
     "ConfigurationError",
     "DeadLetter",
+    "Discard",
     "Duplicate",
     "Enqueued",
     "EnqueuedMany",
+    "Execution",
+    "Fail",
     "FairlaneError",
     "Job",
+    "JobContext",
     "JobLost",
     "JobQueue",
     "JobStats",
+    "Jobs",
     "Lease",
     "LeaseLost",
     "Message",

@@ -3,8 +3,11 @@
 Each error names the argument and what is allowed.
 """
 
+import inspect
 import math
+from collections.abc import Callable
 from datetime import timedelta
+from typing import Any
 
 from fairlane.errors import ConfigurationError
 
@@ -14,7 +17,9 @@ __all__ = (
     "count",
     "credit",
     "fraction",
+    "function",
     "group_id",
+    "optional_function",
     "optional_text",
     "positive_seconds",
     "priority",
@@ -94,3 +99,25 @@ def optional_text(name: str, value: object) -> str | None:
 def group_id(value: object) -> str:
     """Return a group id: any valid `str`. A dict would be an operator in a filter."""
     return text("group_id", value)
+
+
+def function(name: str, value: Any, *arguments: str) -> Callable[..., Any]:
+    """Return what can be called with so many arguments; refuse what would do nothing then."""
+    if not callable(value):
+        raise ConfigurationError(f"{name} must be a function, not {value!r:.100}")
+    if inspect.isgeneratorfunction(value) or inspect.isasyncgenfunction(value):
+        raise ConfigurationError(f"{name} must not contain `yield`: nobody would run its body")
+    try:
+        signature = inspect.signature(value)
+    except (TypeError, ValueError):  # some functions written in C do not tell
+        return value  # type: ignore[no-any-return]
+    try:
+        signature.bind(*arguments)
+    except TypeError as error:
+        asked = ", ".join(arguments)
+        raise ConfigurationError(f"{name} must be callable as {name}({asked}): {error}") from error
+    return value  # type: ignore[no-any-return]
+
+
+def optional_function(name: str, value: Any, *arguments: str) -> Callable[..., Any] | None:
+    return None if value is None else function(name, value, *arguments)

@@ -6,7 +6,7 @@ from datetime import timedelta
 
 from fairlane.checks import Seconds, fraction, seconds
 
-__all__ = ("Backoff", "Reject", "Retry")
+__all__ = ("Backoff", "Discard", "Fail", "Reject", "Retry")
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -57,5 +57,27 @@ class Reject(Exception):
     """Raised by a handler: this message can never succeed; move it to the dead letters."""
 
     def __init__(self, reason: str = "rejected by the handler") -> None:
+        self.reason = reason
+        super().__init__(reason)
+
+
+class Fail(Reject):
+    """Raised by the handler of a job, or returned by its `on_error`: the job fails at once.
+
+    It is kept as failed, with the reason, and can be redriven. A recurring job goes on with its
+    next regular run.
+    """
+
+    def __init__(self, reason: str = "failed by the handler") -> None:
+        super().__init__(reason)
+
+
+class Discard(Exception):
+    """Raised by the handler of a job, or returned by its `on_error`: the job ends, as if done.
+
+    It is never run again. A recurring job goes on with its next regular run.
+    """
+
+    def __init__(self, reason: str = "discarded by the handler") -> None:
         self.reason = reason
         super().__init__(reason)

@@ -19,6 +19,7 @@ __all__ = (
     "BY_TYPE",
     "DEAD_INDEXES",
     "EPOCH_STEP",
+    "HISTORY_INDEXES",
     "JOB_INDEXES",
     "LOCK_INDEXES",
     "MESSAGE_INDEXES",
@@ -79,6 +80,11 @@ JOB_INDEXES = (
         partialFilterExpression={"unique_key": STRINGS},
     ),
     IndexModel([("state", 1), ("type", 1)]),
+    IndexModel([("expires_at", 1)], expireAfterSeconds=0),
+)
+HISTORY_INDEXES = (
+    IndexModel([("type", 1), ("started_at", -1)]),
+    IndexModel([("job_id", 1), ("started_at", -1)]),
     IndexModel([("expires_at", 1)], expireAfterSeconds=0),
 )
 

@@ -1,8 +1,8 @@
 """Claim: lease the most urgent due jobs, and end those that have no attempt left."""
 
 import logging
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 from uuid import uuid4
@@ -32,11 +32,22 @@ UNREADABLE = "its document cannot be decoded"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """What a claimer asks for. No types mean any; `lease` is in seconds."""
+    """What a claimer asks for.
+
+    Attributes:
+        types: none means any.
+        lease: seconds.
+        caps: so many jobs of a type are wanted at most, one at least; of others any number.
+        is_filtered: some types that this claimer otherwise wants are left out.
+        takes_exhausted: hand out jobs without an attempt left as well, instead of failing them.
+    """
 
     types: tuple[str, ...]
     worker_id: str
     lease: float
+    caps: Mapping[str, int] = field(default_factory=dict)
+    is_filtered: bool = False
+    takes_exhausted: bool = False
 
     def token(self) -> str:
         return f"{self.worker_id}:{uuid4().hex}"
@@ -78,7 +89,7 @@ class Claimer:
             now=now,
             until=wanted.until,
             sort=wanted.sort,
-            hint=self._store.hint(request.types),
+            hint=self._store.hint(request.types, is_filtered=request.is_filtered),
             marks=wanted.marks,
         )
         if leased is None:
@@ -92,7 +103,7 @@ class Claimer:
 
     async def _attempt_many(self, request: Request, n: int, sweep: Sweep) -> Found[Job]:
         jobs, wanted = self._store.jobs, request.wanted(await self._store.now())
-        keys = await batch.candidates(jobs, wanted, sweep.looks(), n)
+        keys = await batch.candidates(jobs, wanted, sweep.looks(), n, _Caps(request.caps).admits)
         if not keys:
             return None
         bids = {key: request.token() for key in keys}
@@ -117,7 +128,7 @@ class Claimer:
     async def _handed_out(self, documents: Sequence[Document], request: Request) -> Found[Job]:
         jobs = [job_of(document, is_claimed=True) for document in documents]
         try:
-            exhausted = [job for job in jobs if job.attempts > job.max_attempts]
+            exhausted = [] if request.takes_exhausted else _exhausted(jobs)
             await self._fail(exhausted)
             now = await self._store.now()
         except BaseException:  # whatever it is, jobs need not wait for their lease to pass
@@ -143,6 +154,24 @@ class Claimer:
             await self._settler.release(jobs)
         except PyMongoError:
             logger.warning("%d leases run out by themselves", len(jobs), exc_info=True)
+
+
+class _Caps:
+    """How many jobs of each type may be bid for still."""
+
+    def __init__(self, caps: Mapping[str, int]) -> None:
+        self._left = dict(caps)
+
+    def admits(self, document: Document) -> bool:
+        kind = document["type"]
+        if kind not in self._left:
+            return True
+        self._left[kind] -= 1
+        return self._left[kind] >= 0
+
+
+def _exhausted(jobs: Sequence[Job]) -> list[Job]:
+    return [job for job in jobs if job.attempts > job.max_attempts]
 
 
 def _is_fresh(job: Job, request: Request, now: float) -> bool:

@@ -24,6 +24,7 @@ __all__ = (
     "NewJob",
     "OnDuplicate",
     "checked_on_duplicate",
+    "checked_priority",
     "with_defaults",
 )
 
@@ -68,7 +69,7 @@ class Draft:
         attempts = max_attempts if job.max_attempts is None else job.max_attempts
         return cls(
             type=kind,
-            priority=_priority(0 if job.priority is None else job.priority),
+            priority=checked_priority(0 if job.priority is None else job.priority),
             delay=checks.seconds("delay", 0.0 if job.delay is None else job.delay),
             due_at=None if job.run_at is None else _epoch(job.run_at),
             max_attempts=checks.count("max_attempts", attempts),
@@ -221,7 +222,7 @@ def _nonempty(name: str, value: object) -> str:
     return str(value)
 
 
-def _priority(value: object) -> int:
+def checked_priority(value: object) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not -(2**31) <= value < 2**31:
         raise ConfigurationError(f"priority must be an int of 32 bits, not {value!r}")
     return value

@@ -20,8 +20,11 @@ __all__ = (
     "ended",
     "marks",
     "reclaimed",
+    "recurring",
+    "redefined",
     "redriven",
     "replaced",
+    "rescheduled",
     "retried",
     "returned",
     "stale",
@@ -29,6 +32,7 @@ __all__ = (
 )
 
 LIVE = ("pending", "processing")
+ENDLESS = 2**31 - 1
 
 
 def among(types: Sequence[str]) -> Mapping[str, Sequence[str]]:
@@ -77,6 +81,64 @@ def ended(
     return {
         "$set": {"state": state, "done_at": now, **expiry, **kept, **values},
         "$unset": {"partition": "", "available_at": "", "token": "", "unique_key": ""},
+    }
+
+
+def recurring(
+    *, name: str, terms: Mapping[str, Any], scheduled_at: float, partition: int, now: float
+) -> Document:
+    """Return what the record of a recurring job is created with; its `_id` comes by the filter.
+
+    Nothing ever counts as its last attempt: how often a run is started is up to its definition.
+    """
+    document = created(
+        key="",
+        type=name,
+        payload=None,
+        kind="recurring",
+        now=now,
+        options={
+            **terms,
+            "priority": terms["base_priority"],
+            "partition": partition,
+            "scheduled_at": scheduled_at,
+            "available_at": scheduled_at,
+            "max_attempts": ENDLESS,
+        },
+    )
+    del document["_id"]
+    return document
+
+
+def redefined(
+    terms: Mapping[str, Any], *, scheduled_at: float | None, partition: int, is_leased: bool
+) -> Document:
+    """Let a recurring job be as it is defined by now; `scheduled_at` None leaves its time.
+
+    While it is leased `available_at` is the end of the lease: only its next run is changed.
+    """
+    changed: Document = dict(terms)
+    if not is_leased:
+        changed |= {"state": "pending", "token": None, "partition": partition}
+        changed |= {"priority": terms["base_priority"]}
+        if scheduled_at is not None:
+            times = {"scheduled_at": scheduled_at, "available_at": scheduled_at}
+            changed |= {**times, "attempts": 0}
+    return {"$set": changed, "$unset": {"done_at": "", "expires_at": ""}}
+
+
+def rescheduled(*, at: float, priority: int, error: str | None) -> Document:
+    """End a run of a recurring job: it waits for its next tick as if it had never run."""
+    return {
+        "$set": {
+            "state": "pending",
+            "token": None,
+            "scheduled_at": at,
+            "available_at": at,
+            "attempts": 0,
+            "priority": priority,
+            "last_error": error,
+        }
     }
 
 

@@ -20,12 +20,23 @@ from fairlane.jobs._enqueue import (
     checked_on_duplicate,
     with_defaults,
 )
+from fairlane.jobs._history import History
 from fairlane.jobs._listen import Handler, Listener, Pace
+from fairlane.jobs._recurring import Recurrer
 from fairlane.jobs._settle import Retention, Settler
 from fairlane.jobs._store import Hint, JobStore, checked_hint
 from fairlane.jobs._upkeep import Upkeep
 from fairlane.jobs._view import View
-from fairlane.jobs.model import Enqueued, EnqueuedMany, Job, JobStats, Outcome, Reclaimed
+from fairlane.jobs.model import (
+    Enqueued,
+    EnqueuedMany,
+    Execution,
+    Job,
+    JobStats,
+    Outcome,
+    Reclaimed,
+)
+from fairlane.jobs.working import WorkingSide
 from fairlane.lease.site import checked_setup
 from fairlane.lease.strategy import Strategy
 from fairlane.opening import Opening, by_url
@@ -115,6 +126,8 @@ class AsyncJobQueue:
         self._claimer = Claimer(store, self._settler)
         self._upkeep = Upkeep(store, self._settler)
         self._view = View(store)
+        self._recurrer = Recurrer(store)
+        self._history = History(store)
 
     @classmethod
     def connect(
@@ -418,6 +431,29 @@ class AsyncJobQueue:
         """Let a job be claimed, whoever works on it: for administration. It is logged."""
         return await self._force(id, "pending")
 
+    async def remove_recurring(self, name: str) -> bool:
+        """Delete a recurring job, whoever runs it; False if there is none.
+
+        Take its definition out of all programs first: a pool that starts with it creates it again.
+        A run that is under way ends as one whose lease was lost.
+        """
+        kind = _arguments.job_type("name", name)
+        await self._store.ready()
+        return await self._recurrer.remove(kind)
+
+    async def history(
+        self, type: str | None = None, *, job_id: str | None = None, limit: int = 100
+    ) -> list[Execution]:
+        """Return the latest executions of the jobs whose type has `keep_history`, newest first.
+
+        A row is written when an execution has ended; one whose worker died has none.
+        """
+        kind = None if type is None else _arguments.job_type("type", type)
+        key = None if job_id is None else _arguments.key(job_id)
+        checks.count("limit", limit)
+        await self._store.ready()
+        return await self._history.rows(kind, key, limit)
+
     async def reconcile(self) -> int:
         """Put jobs into a partition that claimers look into; return how many.
 
@@ -505,6 +541,19 @@ class AsyncJobQueue:
         if self._owns_client:
             self._owns_client = False
             await close(self._store.driver.client)
+
+    def working_side(self) -> WorkingSide:
+        """Return what a `WorkerPool` works on."""
+        return WorkingSide(
+            self._store,
+            claimer=self._claimer,
+            settler=self._settler,
+            upkeep=self._upkeep,
+            recurrer=self._recurrer,
+            history=self._history,
+            lease=self._lease,
+            subscribe=self.subscribe,
+        )
 
     def subscribe(self, callback: Callable[[], object]) -> Callable[[], None]:
         """Call `callback` after each enqueue through this object; return what ends that."""

@@ -54,8 +54,8 @@ class Settler:
         (is_held,) = await finish(self._apply([_change(job, update)]))
         return Outcome.RETRY if is_held else Outcome.LOST
 
-    async def release(self, jobs: Jobs) -> list[bool]:
-        update = _job_commands.returned(now=await self._store.now())
+    async def release(self, jobs: Jobs, delay: float = 0.0) -> list[bool]:
+        update = _job_commands.returned(now=await self._store.now() + delay)
         return await finish(self._apply([_change(job, update) for job in jobs]))
 
     async def extend(self, job: Job, lease: float) -> Job:

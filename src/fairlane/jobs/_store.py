@@ -10,7 +10,7 @@ from fairlane.clock import instant
 from fairlane.driver import Collection, Document, Driver
 from fairlane.errors import ConfigurationError
 from fairlane.jobs import _job_commands
-from fairlane.jobs.model import Job
+from fairlane.jobs.model import Job, Recurrence
 from fairlane.lease import commands
 from fairlane.lease.hints import Hints, Index, by_explaining
 from fairlane.lease.indexes import ensure_index
@@ -18,7 +18,7 @@ from fairlane.lease.site import Setup, Site
 from fairlane.payload import plain
 from fairlane.schema import BY_PRIORITY, BY_TYPE
 
-__all__ = ("Hint", "JobStore", "checked_hint", "job_of", "readable")
+__all__ = ("Hint", "JobStore", "checked_hint", "job_of", "readable", "recurrence_of")
 
 Hint = Literal["adaptive", "by_type", "by_priority"]
 CANDIDATES: dict[Hint, tuple[Index, ...]] = {
@@ -40,6 +40,7 @@ class JobStore(Site):
     def __init__(self, driver: Driver, setup: Setup, hint: Hint) -> None:
         super().__init__(driver, setup)
         self.jobs = driver.collection(setup.db_name, f"{setup.prefix}_jobs")
+        self.history = driver.collection(setup.db_name, f"{setup.prefix}_history")
         self._candidates = CANDIDATES[hint]
         self._asked: Sequence[str] = ()
         self._hints = Hints(
@@ -57,15 +58,28 @@ class JobStore(Site):
         if await self.leaser.needs_token_index():
             await ensure_index(self.jobs, schema.TOKEN_INDEX)
 
+    async def ensure_history(self) -> None:
+        """Create the indexes of the history: a queue without one has no use for them."""
+        if self._ensure_indexes:
+            for model in schema.HISTORY_INDEXES:
+                await ensure_index(self.history, model)
+
     async def drop(self) -> None:
         await self.jobs.drop()
+        await self.history.drop()
         await self.counters.delete_one({"_id": self.SETTINGS})
         self._is_ready = False
 
-    def hint(self, types: Sequence[str]) -> Index | None:
-        """Return the index to name in a claim of these types; of any type it can be but one."""
+    def hint(self, types: Sequence[str], *, is_filtered: bool = False) -> Index | None:
+        """Return the index to name in a claim of these types; of any type it can be but one.
+
+        A claim of fewer types than usual (`is_filtered`) has to pass over all jobs of the others:
+        only the index by type spares that. It tells nothing about which one suits the usual ones.
+        """
         if not types:
             return BY_PRIORITY
+        if is_filtered:
+            return BY_TYPE
         self._asked = types
         return self._hints.choice() or self._candidates[0]
 
@@ -110,6 +124,20 @@ def job_of(document: Document, *, is_claimed: bool = False) -> Job:
         last_error=document.get("last_error"),
         done_at=_instant(document.get("done_at")),
         result=document.get("result"),
+        kind=document.get("kind", "event"),
+        scheduled_at=_instant(document.get("scheduled_at")),
+        recurrence=recurrence_of(document),
+    )
+
+
+def recurrence_of(document: Document) -> Recurrence | None:
+    if "schedule" not in document:
+        return None
+    return Recurrence(
+        definition=document["definition"],
+        schedule=document["schedule"],
+        misfire=document["misfire"],
+        priority=document["base_priority"],
     )
 
 

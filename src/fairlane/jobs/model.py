@@ -6,9 +6,38 @@ from datetime import datetime
 from enum import Enum
 from typing import Any, Literal
 
-__all__ = ("Enqueued", "EnqueuedMany", "Job", "JobStats", "Outcome", "Reclaimed", "State")
+__all__ = (
+    "Enqueued",
+    "EnqueuedMany",
+    "Execution",
+    "Job",
+    "JobStats",
+    "Kind",
+    "Outcome",
+    "Reclaimed",
+    "Recurrence",
+    "State",
+)
 
+Kind = Literal["event", "recurring"]
 State = Literal["pending", "processing", "done", "failed"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recurrence:
+    """What the record of a recurring job said about its runs when it was read.
+
+    Attributes:
+        definition: tells whether the definition has been changed since.
+        schedule: as stored.
+        misfire: what becomes of missed ticks.
+        priority: of every run, whatever became of it in the last one.
+    """
+
+    definition: str
+    schedule: Mapping[str, Any]
+    misfire: str
+    priority: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,6 +62,9 @@ class Job:
         last_error: what the last `nack` or `fail` said.
         done_at: when it ended.
         result: what `ack` was given.
+        kind: "event", or "recurring" for the record of a recurring job.
+        scheduled_at: of a recurring job the moment that its schedule names for this run.
+        recurrence: of a recurring job, for the workers.
     """
 
     id: str
@@ -52,6 +84,42 @@ class Job:
     last_error: str | None = None
     done_at: datetime | None = None
     result: Any = field(default=None, repr=False)
+    kind: Kind = "event"
+    scheduled_at: datetime | None = None
+    recurrence: Recurrence | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Execution:
+    """One execution of a job by a worker, from its history.
+
+    Attributes:
+        id: the token of its lease.
+        job_id, type: of the job.
+        attempt: number of this start.
+        worker_id: of the pool.
+        started_at, ended_at: server time.
+        outcome: "success", "retry", "failed", "discarded", "released" (given back when the pool was
+            stopped), "stale" (the lease was lost) or "unsettled" (nobody answered).
+        error: what went wrong.
+        result: what the handler returned, if BSON can hold it.
+    """
+
+    id: str
+    job_id: str
+    type: str
+    attempt: int
+    worker_id: str
+    started_at: datetime
+    ended_at: datetime
+    outcome: str
+    error: str | None = None
+    result: Any = field(default=None, repr=False)
+
+    @property
+    def duration(self) -> float:
+        """Seconds."""
+        return (self.ended_at - self.started_at).total_seconds()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

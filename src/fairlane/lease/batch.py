@@ -43,18 +43,24 @@ class Wanted:
 
 
 async def candidates(
-    collection: Collection, wanted: Wanted, looks: Iterable[Sequence[int]], n: int
+    collection: Collection,
+    wanted: Wanted,
+    looks: Iterable[Sequence[int]],
+    n: int,
+    admits: Callable[[Document], bool] | None = None,
 ) -> list[Any]:
     """Return the `_id`s of up to `n` due documents, looking into some partitions at a time.
 
-    Fewer than `n` only if there are no more in any of them.
+    Fewer than `n` only if there are no more in any of them, or if `admits` refused some. It is
+    asked about each, in order, and sees the fields of `among`.
     """
+    fields = {"_id": 1, **dict.fromkeys(wanted.among, 1)} if admits else {"_id": 1}
     found: list[Any] = []
     for partitions in looks:
         match = commands.due(partitions=partitions, now=wanted.now, among=wanted.among)
         limit = n - len(found)
-        rows = await collection.find(match, sort=wanted.sort, limit=limit, fields={"_id": 1})
-        found += (row["_id"] for row in rows)
+        rows = await collection.find(match, sort=wanted.sort, limit=limit, fields=fields)
+        found += (row["_id"] for row in rows if admits is None or admits(row))
         if len(found) >= n:
             break
     return found

@@ -8,7 +8,7 @@ from typing import Any, Generic
 import anyio
 from anyio.abc import TaskGroup
 
-from fairlane.errors import FairlaneError
+from fairlane.errors import FairlaneError, LeaseLost
 from fairlane.worker._calling import ThreadCall
 from fairlane.worker._cancellation import (
     Owner,
@@ -133,7 +133,11 @@ class HandlersHold(Generic[W]):
 
     async def extend(self, seconds: float) -> None:
         asked_at = anyio.current_time()
-        work = await self._source.extend(self._held.work, seconds)
+        try:
+            work = await self._source.extend(self._held.work, seconds)
+        except LeaseLost:
+            self._held.lose("a renewal that the handler asked for was refused")
+            raise
         self._held.renewed(work, seconds, asked_at=asked_at)
 
     async def in_thread(self, function: Callable[[], Any]) -> Any:

@@ -9,6 +9,7 @@ from fairlane.worker._work import W
 
 if TYPE_CHECKING:
     from fairlane.worker._calling import ThreadCall
+    from fairlane.worker.events import EventKind
 
 __all__ = ("Held",)
 
@@ -26,6 +27,7 @@ class Held(Generic[W]):
         safe_until: until then nobody else can have the group.
         outcome: what to settle it with; `FAULT` until it is known.
         lost: why the lease is no longer ours; None while it is.
+        ending: what became of it; `unsettled` until it is known.
         was_lost: set when it is lost.
         working: the scope of its handler.
         renewing: the scope of its renewal; cancelled when the handler has ended.
@@ -40,6 +42,7 @@ class Held(Generic[W]):
         self.safe_until = max(asked_at + visibility, now + visibility / 2)
         self.outcome: Outcome = FAULT
         self.lost: str | None = None
+        self.ending: EventKind = "unsettled"
         self.was_lost = anyio.Event()
         self.working = anyio.CancelScope()
         self.renewing = anyio.CancelScope()

@@ -6,9 +6,18 @@ from typing import Literal
 
 from fairlane import checks
 from fairlane.errors import describe
-from fairlane.retry import Backoff, Reject, Retry
+from fairlane.retry import Backoff, Discard, Reject, Retry
 
-__all__ = ("ACK", "FAULT", "RELEASE", "Outcome", "after_failure", "before_delivery")
+__all__ = (
+    "ACK",
+    "FAULT",
+    "RELEASE",
+    "Outcome",
+    "after_failure",
+    "before_delivery",
+    "delay_of",
+    "reason_of",
+)
 
 logger = logging.getLogger(__name__)
 
@@ -18,7 +27,7 @@ MAX_REASON = 1_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """How a lease ends. `delay` (seconds) belongs to `nack`; `reason` to whatever went wrong."""
+    """How a lease ends: after `delay` seconds claimable again; `reason` is what went wrong."""
 
     verb: Literal["ack", "nack", "dead_letter", "release"]
     delay: float = 0.0
@@ -44,21 +53,28 @@ def after_failure(
     error: BaseException, *, attempt: int, max_attempts: int, backoff: Backoff
 ) -> Outcome:
     """Answer an error that the handler raised on delivery number `attempt`."""
+    reason = reason_of(error)
     if isinstance(error, Reject):
-        return Outcome(verb="dead_letter", reason=_printable(error.reason))
-    reason = describe(error)
+        return Outcome(verb="dead_letter", reason=reason)
     if attempt >= max_attempts:
         return Outcome(verb="dead_letter", reason=reason)
-    return Outcome(verb="nack", delay=_delay(error, attempt, backoff), reason=reason)
+    return Outcome(verb="nack", delay=delay_of(error, attempt, backoff), reason=reason)
 
 
-def _delay(error: BaseException, attempt: int, backoff: Backoff) -> float:
+def delay_of(error: BaseException, attempt: int, backoff: Backoff) -> float:
     try:
         asked_for = error.delay if isinstance(error, Retry) else None
         return checks.seconds("delay", backoff.delay(attempt) if asked_for is None else asked_for)
     except Exception:  # applications derive from both
         logger.exception("no delay from %r; the standard one is taken", backoff)
         return STANDARD.delay(attempt)
+
+
+def reason_of(error: BaseException) -> str:
+    """Return what is kept of an error: of an answer of the handler its reason."""
+    if isinstance(error, Reject | Discard):
+        return _printable(error.reason)
+    return describe(error)
 
 
 def _printable(text: object) -> str:

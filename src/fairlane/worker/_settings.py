@@ -29,6 +29,10 @@ class Settings:
     drain_timeout: float
     signals: bool
 
+    def says_more_than(self, **defaults: object) -> bool:
+        """Tell whether one of these settings is not left at its default."""
+        return any(getattr(self, name) != value for name, value in defaults.items())
+
     @classmethod
     def checked(
         cls,

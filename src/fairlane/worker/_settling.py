@@ -27,6 +27,9 @@ hears nothing from its server takes `fairlane.shield.DEADLINE` for that, two sec
 try begins five seconds after the first, and a shutdown waits so long for the last one.
 """
 
+ENDED_SECONDS = 20.0
+"""How long a source may take to tell its application and its history of the end of a lease."""
+
 PAUSE = Backoff(base=0.05, cap=2.0)
 
 KINDS: dict[str, EventKind] = {
@@ -46,6 +49,14 @@ class Settling(Generic[W]):
 
     async def settle(self, held: Held[W]) -> None:
         """End the lease as `held.outcome` says; tell how it went. Raises only `CancelledError`."""
+        try:
+            await self._settle(held)
+        finally:
+            # What an application does there ends some time, whoever cancels.
+            with anyio.move_on_after(ENDED_SECONDS, shield=True):
+                await contained(self._source.ended(held.work, held.outcome, held.ending))
+
+    async def _settle(self, held: Held[W]) -> None:
         if held.lost is not None:
             self._tell_lost(held, held.lost)
         elif held.is_occupied:
@@ -134,7 +145,13 @@ class Settling(Generic[W]):
                 outcome.reason,
                 extra=held.log_extra,
             )
-        self._report(KINDS[outcome.verb], work, delay=outcome.delay, reason=outcome.reason)
+        self._end(held, KINDS[outcome.verb], outcome.reason, delay=outcome.delay)
+
+    def _end(
+        self, held: Held[W], kind: EventKind, reason: str | None, *, delay: float = 0.0
+    ) -> None:
+        held.ending = kind
+        self._report(kind, held.work, delay=delay, reason=reason)
 
     def _tell_lost(self, held: Held[W], why: str) -> None:
         logger.warning(
@@ -143,7 +160,7 @@ class Settling(Generic[W]):
             why,
             extra=held.log_extra,
         )
-        self._report("lease_lost", held.work, reason=why)
+        self._end(held, "lease_lost", why)
 
     def _tell_unsettled(self, held: Held[W], why: str) -> None:
         logger.error(
@@ -154,4 +171,4 @@ class Settling(Generic[W]):
             why,
             extra=held.log_extra,
         )
-        self._report("unsettled", held.work, reason=why)
+        self._end(held, "unsettled", why)

@@ -109,7 +109,7 @@ class WorkSource(Protocol[W]):
         """Raises `LeaseLost`."""
         ...
 
-    async def ended(self, work: W, kind: EventKind, outcome: Outcome, why: str | None) -> None:
+    async def ended(self, work: W, outcome: Outcome, ending: EventKind) -> None:
         """Hear of the end of a lease. Must not raise."""
         ...
 

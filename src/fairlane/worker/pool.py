@@ -1,20 +1,24 @@
 """The worker pool, as an application sees it."""
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from types import TracebackType
-from typing import TYPE_CHECKING, Generic, Self
+from typing import TYPE_CHECKING, Any, Generic, Self
 
 import anyio
 
+from fairlane import checks
 from fairlane.checks import Seconds
 from fairlane.errors import ConfigurationError
+from fairlane.jobs import AsyncJobQueue, Jobs
 from fairlane.model import E
 from fairlane.retry import Backoff
 from fairlane.worker import _signals
 from fairlane.worker._calling import Handler, checked_handler, is_async
 from fairlane.worker._health import Health, Vitals
+from fairlane.worker._hooks import Guard, Hook
+from fairlane.worker._jobs import JobHooks, JobSource
 from fairlane.worker._messages import Messages
 from fairlane.worker._run import Run
 from fairlane.worker._settings import Settings
@@ -25,9 +29,14 @@ from fairlane.worker.source import Order, Source, checked_source
 if TYPE_CHECKING:
     from anyio.abc import TaskGroup
 
+    from fairlane.worker._work import WorkSource
+
 __all__ = ("WorkerPool",)
 
 BACKOFF = Backoff(base=1.0, cap=300.0)
+
+OF_TRANSPORTS = {"visibility": 30.0, "min_priority": 0, "order": "fair", "max_attempts": 5}
+"""Arguments that say nothing about jobs, and what they are when they are left out."""
 
 
 class WorkerPool(Generic[E]):
@@ -59,9 +68,15 @@ class WorkerPool(Generic[E]):
         await WorkerPool(transport, handle, concurrency=50).run()
         ```
 
+    With an `AsyncJobQueue` and a `Jobs` registry instead it runs jobs, of the registered types and
+    of no others: `WorkerPool(queue, jobs, concurrency=32)`. Lease, attempts, back-off and priority
+    are those of each type and job; the arguments for messages must be left out.
+
     Args:
-        source: where leases come from: an `AsyncMongoTransport`, or any `Source`.
-        handler: `async def handle(lease)`, or `def handle(lease)`, which runs in a thread.
+        source: where leases come from: an `AsyncMongoTransport`, any `Source`, or an
+            `AsyncJobQueue`.
+        handler: `async def handle(lease)`, or `def handle(lease)`, which runs in a thread;
+            for a queue of jobs a `Jobs` registry.
         concurrency: how many handlers work at once. Nothing is claimed without a free one.
         claimers: how many claims may be under way at once; they share the slots. One, which leases
             groups for all free slots together, is right unless claims take longer than handlers.
@@ -78,6 +93,11 @@ class WorkerPool(Generic[E]):
             cancelled (a thread is left alone) and their leases given back, the attempt not counted.
         signals: let SIGINT and SIGTERM call `stop()`; a second one cancels the handlers.
         on_event: called in the event loop with a `WorkerEvent` for each thing that happens.
+        guard: of jobs: `guard(job)` returns an async context manager in which the handler runs. If
+            it cannot be entered, the job is given back for a second or `poll_interval`, whichever
+            is longer, and no attempt is counted.
+        on_exhausted: of jobs: `on_exhausted(job)` hears of each that failed because its attempts
+            were used up, also where a claim finds it so. Its errors are logged.
         lanes, batch: reserved for a later version; only the default is allowed.
 
     Raises:
@@ -86,8 +106,8 @@ class WorkerPool(Generic[E]):
 
     def __init__(
         self,
-        source: Source[E],
-        handler: Handler[E],
+        source: Source[E] | AsyncJobQueue,
+        handler: Handler[E] | Jobs,
         *,
         concurrency: int = 10,
         claimers: int = 1,
@@ -103,12 +123,12 @@ class WorkerPool(Generic[E]):
         drain_timeout: Seconds = 30.0,
         signals: bool = False,
         on_event: Listener | None = None,
+        guard: Guard | None = None,
+        on_exhausted: Hook | None = None,
     ) -> None:
         if lanes is not None or batch != 1:
             raise ConfigurationError("lanes and batch are not available yet: leave them out")
-        self._source = checked_source(source)
-        self._handler = checked_handler(handler)
-        self._settings = Settings.checked(
+        self._settings = settings = Settings.checked(
             concurrency=concurrency,
             claimers=claimers,
             worker_id=worker_id,
@@ -121,6 +141,21 @@ class WorkerPool(Generic[E]):
             drain_timeout=drain_timeout,
             signals=signals,
         )
+        self._open_source: Callable[[], WorkSource[Any]]
+        if isinstance(source, AsyncJobQueue) or isinstance(handler, Jobs):
+            queue, jobs = _checked_jobs(source, handler, settings)
+            hooks = JobHooks(
+                guard=checks.optional_function("guard", guard, "job"),
+                on_exhausted=checks.optional_function("on_exhausted", on_exhausted, "job"),
+            )
+            self._open_source = lambda: JobSource(
+                queue.working_side(), tuple(jobs), settings, hooks
+            )
+        else:
+            if guard is not None or on_exhausted is not None:
+                raise ConfigurationError("guard and on_exhausted are for jobs: leave them out")
+            messages = Messages(checked_source(source), checked_handler(handler), settings)
+            self._open_source = lambda: messages
         self._report = Reporter(_checked_listener(on_event), self._settings.worker_id)
         self._vitals = Vitals(poll_interval=self._settings.poll_interval)
         self._stop = Switch()
@@ -157,7 +192,7 @@ class WorkerPool(Generic[E]):
             return
         with self._life():
             run = Run(
-                Messages(self._source, self._handler, self._settings),
+                self._open_source(),
                 self._settings,
                 vitals=self._vitals,
                 report=self._report,
@@ -217,6 +252,20 @@ class WorkerPool(Generic[E]):
 
     def _signalled(self) -> None:
         (self._cut if self._stop.is_on else self._stop).throw()
+
+
+def _checked_jobs(queue: object, jobs: object, settings: Settings) -> tuple[AsyncJobQueue, Jobs]:
+    if not isinstance(queue, AsyncJobQueue) or not isinstance(jobs, Jobs):
+        raise ConfigurationError(
+            "a job queue goes with a registry: WorkerPool(queue, jobs), with `jobs = Jobs()`"
+        )
+    if not len(jobs):
+        raise ConfigurationError("no job is registered: the pool would have nothing to claim")
+    if settings.says_more_than(**OF_TRANSPORTS):
+        raise ConfigurationError(
+            f"{', '.join(OF_TRANSPORTS)} are for transports; the types of jobs say their own"
+        )
+    return queue, jobs
 
 
 def _checked_listener(listener: Listener | None) -> Listener | None:

@@ -1,0 +1,164 @@
+"""Definitions: what an application says once about a type of jobs."""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+from fairlane import checks
+from fairlane.errors import ConfigurationError
+from fairlane.jobs._arguments import job_type
+from fairlane.jobs._enqueue import NewJob, checked_priority
+from fairlane.jobs._params import checked_model, dumped, validated
+from fairlane.jobs._schedule import Misfire, Schedule, is_missed
+from fairlane.jobs.model import Enqueued, EnqueuedMany
+from fairlane.retry import Backoff
+
+__all__ = ("Definition", "EnqueuingQueue", "EventJob", "RecurringJob", "checked_definition")
+
+RECURRING_ATTEMPTS = 3
+
+
+class EnqueuingQueue(Protocol):
+    """What a definition needs of a queue; `AsyncJobQueue` is one."""
+
+    async def enqueue(self, payload: Any, type: str, **options: Any) -> Enqueued: ...
+
+    async def enqueue_many(self, payloads: Iterable[Any], type: str) -> EnqueuedMany: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Definition:
+    """One type of jobs, checked. Durations are seconds; None means what queue or pool say.
+
+    `schedule` and `misfire` are those of a recurring job; without a schedule it is an event job.
+    """
+
+    name: str
+    handler: Callable[..., Any]
+    model: type[Any] | None
+    max_attempts: int | None
+    lease: float | None
+    priority: int
+    retry: Backoff | None
+    max_concurrency: int | None
+    on_error: Callable[..., Any] | None
+    on_stale: Callable[..., Any] | None
+    keep_history: float | None
+    schedule: Schedule | None = None
+    misfire: Misfire = "coalesce"
+
+    @property
+    def is_recurring(self) -> bool:
+        return self.schedule is not None
+
+    def params(self, payload: Any) -> Any:
+        """Return what the handler gets for a stored payload. Raises `PayloadError`."""
+        return validated(self.model, payload)
+
+    def misses(self, tick: float, now: float) -> bool:
+        """Tell whether it is too late for the run of a tick; epoch seconds."""
+        return is_missed(self.misfire, tick=tick, now=now)
+
+    @property
+    def attempts_of_a_run(self) -> int:
+        """How often one run of a recurring job is started before the next regular one."""
+        return RECURRING_ATTEMPTS if self.max_attempts is None else self.max_attempts
+
+
+def checked_definition(
+    name: Any, handler: Any, options: Mapping[str, Any], **schedule: Any
+) -> Definition:
+    """Return a definition; raises `ConfigurationError` naming the first bad option."""
+    is_recurring = bool(schedule)
+    arguments = ("ctx",) if is_recurring else ("ctx", "params")
+    return Definition(
+        name=job_type("name", name),
+        handler=checks.function("handler", handler, *arguments),
+        model=checked_model(options.get("payload")),
+        max_attempts=_optional(checks.count, "max_attempts", options),
+        lease=_optional(checks.positive_seconds, "lease", options),
+        priority=checked_priority(options["priority"]),
+        retry=_backoff(options["retry"]),
+        max_concurrency=_optional(checks.count, "max_concurrency", options),
+        on_error=checks.optional_function("on_error", options["on_error"], "error", "ctx"),
+        on_stale=checks.optional_function("on_stale", options["on_stale"], "ctx"),
+        keep_history=_optional(checks.positive_seconds, "keep_history", options),
+        **schedule,
+    )
+
+
+def _optional(check: Callable[[str, Any], Any], name: str, options: Mapping[str, Any]) -> Any:
+    value = options.get(name)
+    return None if value is None else check(name, value)
+
+
+def _backoff(value: Any) -> Backoff | None:
+    if value is not None and not isinstance(value, Backoff):
+        raise ConfigurationError(f"retry must be a Backoff, not {value!r:.100}")
+    return value
+
+
+class _Defined:
+    """A handler that was registered; it can still be called as the function that it is."""
+
+    def __init__(self, definition: Definition) -> None:
+        self.definition = definition
+        self.__doc__ = definition.handler.__doc__
+
+    @property
+    def name(self) -> str:
+        return self.definition.name
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.definition.handler(*args, **kwargs)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.name!r}>"
+
+
+class EventJob(_Defined):
+    """A type of jobs that are enqueued; what `@jobs.event(...)` makes of a handler."""
+
+    async def enqueue(self, queue: EnqueuingQueue, params: Any = None, **options: Any) -> Enqueued:
+        """Enqueue a job of this type. The options are those of `AsyncJobQueue.enqueue`.
+
+        `params` is an instance of the payload model, or what the model makes one of. Priority and
+        `max_attempts` are those of the type unless given.
+
+        Raises:
+            PayloadError: the model refused it, or BSON cannot hold it; nothing was written.
+        """
+        payload = dumped(self.definition.model, params)
+        given = {name: value for name, value in options.items() if value is not None}
+        return await queue.enqueue(payload, self.name, **{**self._defaults(), **given})
+
+    async def enqueue_many(self, queue: EnqueuingQueue, items: Iterable[Any]) -> EnqueuedMany:
+        """Enqueue many: each item is `params`, or a `NewJob` with options of its own.
+
+        Raises:
+            PayloadError: the model refused one; nothing was written.
+        """
+        return await queue.enqueue_many([self._new(item) for item in items], self.name)
+
+    def _new(self, item: Any) -> NewJob:
+        job = item if isinstance(item, NewJob) else NewJob(item)
+        defaults = self._defaults()
+        return replace(
+            job,
+            payload=dumped(self.definition.model, job.payload),
+            type=self.name,
+            priority=defaults["priority"] if job.priority is None else job.priority,
+            max_attempts=(
+                self.definition.max_attempts if job.max_attempts is None else job.max_attempts
+            ),
+        )
+
+    def _defaults(self) -> dict[str, Any]:
+        defaults: dict[str, Any] = {"priority": self.definition.priority}
+        if self.definition.max_attempts is not None:
+            defaults["max_attempts"] = self.definition.max_attempts
+        return defaults
+
+
+class RecurringJob(_Defined):
+    """A job that runs again and again; what `@jobs.recurring(...)` makes of a handler."""

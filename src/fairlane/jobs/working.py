@@ -1,0 +1,139 @@
+"""The side of a job queue that a worker pool works on: for `fairlane.worker`, not for programs."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from pymongo.errors import PyMongoError
+
+from fairlane.jobs._claim import Claimer, Request
+from fairlane.jobs._definition import Definition
+from fairlane.jobs._history import History
+from fairlane.jobs._recurring import Recurrer
+from fairlane.jobs._settle import Settler
+from fairlane.jobs._store import JobStore
+from fairlane.jobs._upkeep import Upkeep
+from fairlane.jobs.model import Execution, Job
+from fairlane.shield import finish
+
+__all__ = ("Demand", "WorkingSide")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Demand:
+    """What a pool can take on now.
+
+    Attributes:
+        leases: the types, and how long each is to be leased, in seconds; not empty.
+        caps: so many jobs of a type at most, one at least.
+        is_filtered: whether types are left out of which the pool has enough.
+    """
+
+    worker_id: str
+    leases: Mapping[str, float]
+    caps: Mapping[str, int] = field(default_factory=dict)
+    is_filtered: bool = False
+
+
+class WorkingSide:
+    def __init__(
+        self,
+        store: JobStore,
+        *,
+        claimer: Claimer,
+        settler: Settler,
+        upkeep: Upkeep,
+        recurrer: Recurrer,
+        history: History,
+        lease: float,
+        subscribe: Callable[[Callable[[], object]], Callable[[], None]],
+    ) -> None:
+        self._store = store
+        self._claimer = claimer
+        self._settler = settler
+        self._upkeep = upkeep
+        self._recurrer = recurrer
+        self._history = history
+        self.lease = lease
+        self.subscribe = subscribe
+
+    def now(self) -> float:
+        """Return the server's time in epoch seconds, without asking."""
+        return self._store.clock()
+
+    async def open(self, definitions: Iterable[Definition]) -> None:
+        """Let the stored records be as these definitions say."""
+        await self._store.ready()
+        known = tuple(definitions)
+        if any(each.keep_history is not None for each in known):
+            await self._store.ensure_history()
+        for each in known:
+            if each.is_recurring:
+                await self._recurrer.ensure(each)
+
+    async def claim(self, demand: Demand, n: int) -> list[Job]:
+        """Lease up to `n` jobs, each for as long as its type says.
+
+        Those without an attempt left are among them: what becomes of them is up to the pool.
+        """
+        await self._store.ready()
+        return await finish(self._claim(demand, n), undo=self._settler.release)
+
+    async def _claim(self, demand: Demand, n: int) -> list[Job]:
+        shortest = min(demand.leases.values())
+        request = Request(
+            types=tuple(demand.leases),
+            worker_id=demand.worker_id,
+            lease=shortest,
+            caps=demand.caps,
+            is_filtered=demand.is_filtered,
+            takes_exhausted=True,
+        )
+        jobs = await self._claimer.claim_many(request, n)
+        longer = [job for job in jobs if demand.leases[job.type] > shortest]
+        lost = await self._prolong(longer, jobs, demand) if longer else set()
+        return [job for job in jobs if job.id not in lost]
+
+    async def _prolong(
+        self, longer: Sequence[Job], claimed: Sequence[Job], demand: Demand
+    ) -> set[str]:
+        """Lease jobs for longer than the claim did; return which were lost meanwhile."""
+        lost: set[str] = set()
+        try:
+            for lease in {demand.leases[job.type] for job in longer}:
+                jobs = [job for job in longer if demand.leases[job.type] == lease]
+                held = await self._settler.extend_many(jobs, lease)
+                lost |= {job.id for job, is_held in zip(jobs, held, strict=True) if not is_held}
+        except PyMongoError:
+            await self._settler.release(claimed)
+            raise
+        return lost
+
+    async def ack(self, job: Job) -> bool:
+        (is_held,) = await self._settler.ack([job])
+        return is_held
+
+    async def fail(self, job: Job, error: str | None) -> bool:
+        (is_held,) = await self._settler.fail([job], error)
+        return is_held
+
+    async def retry(self, job: Job, delay: float, error: str | None) -> bool:
+        return bool(await self._settler.nack(job, delay, error))
+
+    async def release(self, job: Job, delay: float = 0.0) -> bool:
+        (is_held,) = await self._settler.release([job], delay)
+        return is_held
+
+    async def extend(self, job: Job, lease: float) -> Job:
+        """Raises `JobLost`."""
+        return await self._settler.extend(job, lease)
+
+    async def reschedule(self, job: Job, definition: Definition, error: str | None) -> bool:
+        return await self._recurrer.reschedule(job, definition, error)
+
+    async def record(self, execution: Execution, keep: float) -> None:
+        await self._history.record(execution, keep)
+
+    async def reconcile(self) -> int:
+        await self._store.ready()
+        await self._store.measure_hints()
+        return await self._upkeep.reconcile()

@@ -1,0 +1,265 @@
+"""A job queue as a source of work: claims the registered types, and runs their handlers."""
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, Protocol
+
+import anyio
+
+from fairlane.clock import instant
+from fairlane.errors import PayloadError, describe
+from fairlane.jobs import Definition, Execution, Job, JobContext
+from fairlane.jobs.working import Demand
+from fairlane.retry import Fail
+from fairlane.worker._calling import is_async
+from fairlane.worker._cancellation import contained
+from fairlane.worker._hooks import Guard, GuardRefused, Hook, called, guarded, told
+from fairlane.worker._job_outcome import (
+    ANSWERS,
+    Answer,
+    JobOutcome,
+    after_error,
+    refusal,
+    succeeded,
+)
+from fairlane.worker._load import Load
+from fairlane.worker._outcome import Outcome
+from fairlane.worker._settings import Settings
+from fairlane.worker._work import Chore, Hold
+from fairlane.worker.events import EventKind
+
+__all__ = ("JobHooks", "JobSide", "JobSource", "LeasedJob")
+
+logger = logging.getLogger(__name__)
+
+GUARD_SECONDS = 1.0
+"""A job that its guard refused rests so long at least, or for `poll_interval`."""
+
+
+class JobSide(Protocol):
+    """What a pool needs of a job queue; see `fairlane.jobs.working.WorkingSide`."""
+
+    lease: float
+    subscribe: Callable[[Callable[[], object]], Callable[[], None]]
+
+    def now(self) -> float: ...
+    async def open(self, definitions: Sequence[Definition]) -> None: ...
+    async def claim(self, demand: Demand, n: int) -> list[Job]: ...
+    async def ack(self, job: Job) -> bool: ...
+    async def fail(self, job: Job, error: str | None) -> bool: ...
+    async def retry(self, job: Job, delay: float, error: str | None) -> bool: ...
+    async def release(self, job: Job, delay: float = 0.0) -> bool: ...
+    async def extend(self, job: Job, lease: float) -> Job: ...
+    async def reschedule(self, job: Job, definition: Definition, error: str | None) -> bool: ...
+    async def record(self, execution: Execution, keep: float) -> None: ...
+    async def reconcile(self) -> object: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobHooks:
+    """What an application says about all jobs of a pool."""
+
+    guard: Guard | None = None
+    on_exhausted: Hook | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LeasedJob:
+    """A claimed job; see `Work`."""
+
+    job: Job
+    visibility: float
+
+    @property
+    def token(self) -> str:
+        return self.job.token or ""
+
+    @property
+    def attempt(self) -> int:
+        return self.job.attempts
+
+    @property
+    def epoch(self) -> int:
+        return self.job.epoch
+
+    @property
+    def name(self) -> str:
+        return f"job {self.job.id} of type {self.job.type!r}"
+
+    @property
+    def identity(self) -> Mapping[str, Any]:
+        return {"job_id": self.job.id, "job_type": self.job.type}
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    context: JobContext
+    at: float
+
+
+class JobSource:
+    grave = "failed"
+    takes_many = True
+    repair: Chore | None = None
+
+    def __init__(
+        self,
+        side: JobSide,
+        definitions: Sequence[Definition],
+        settings: Settings,
+        hooks: JobHooks,
+    ) -> None:
+        self._side = side
+        self._definitions = {each.name: each for each in definitions}
+        self._settings = settings
+        self._hooks = hooks
+        self._load = Load(definitions, worker_id=settings.worker_id, default_lease=side.lease)
+        # Two claims that do not know of each other could together exceed a cap.
+        self._claiming = anyio.Lock()
+        self._opening = anyio.Lock()
+        self._is_open = False
+        self._started: dict[str, Started] = {}
+
+    @property
+    def reconcile(self) -> Chore | None:
+        return lambda: self._reconcile()
+
+    async def _reconcile(self) -> object:
+        return await self._side.reconcile()
+
+    async def claim(self, n: int) -> Sequence[LeasedJob]:
+        await self._open()
+        async with self._claiming if self._load.is_capped else nullcontext():
+            demand = self._load.demand()
+            jobs = [] if demand is None else await self._side.claim(demand, n)
+            for job in jobs:
+                self._load.add(job.type)
+        return [LeasedJob(job, self._load.lease_of(job.type)) for job in jobs]
+
+    async def _open(self) -> None:
+        """Before the first claim the stored definitions are brought up to date."""
+        if self._is_open:
+            return
+        async with self._opening:
+            if not self._is_open:
+                await self._side.open(tuple(self._definitions.values()))
+                self._is_open = True
+
+    def refusal(self, work: LeasedJob) -> Outcome | None:
+        return refusal(work.job, self._of(work), now=self._side.now())
+
+    async def handle(self, work: LeasedJob, hold: Hold) -> Outcome:
+        job, definition = work.job, self._of(work)
+        context = JobContext(job, hold, lease=work.visibility)
+        try:
+            async with guarded(self._hooks.guard, job):
+                self._started[work.token] = Started(context, self._side.now())
+                return succeeded(await _run(definition, context, hold))
+        except GuardRefused as error:
+            delay = max(self._settings.poll_interval, GUARD_SECONDS)
+            logger.info("%s rests for %g s: its guard raised %s", work.name, delay, error)
+            return JobOutcome(verb="release", delay=delay, reason=str(error))
+
+    async def judge(self, work: LeasedJob, error: BaseException) -> Outcome:
+        definition, started = self._of(work), self._started.get(work.token)
+        answer = error if isinstance(error, ANSWERS) else None
+        if answer is None and definition.on_error is not None and started is not None:
+            answer = await _asked(definition.on_error, error, started.context)
+        return after_error(error, answer, work.job, definition, self._settings.backoff)
+
+    def is_expected(self, error: BaseException) -> bool:
+        return isinstance(error, ANSWERS)
+
+    async def settle(self, work: LeasedJob, outcome: Outcome) -> bool:
+        job, definition = work.job, self._of(work)
+        if outcome.verb == "ack":
+            if job.kind == "recurring":
+                return await self._side.reschedule(job, definition, outcome.reason)
+            return await self._side.ack(job)
+        if outcome.verb == "nack":
+            return await self._side.retry(job, outcome.delay, outcome.reason)
+        if outcome.verb == "dead_letter":
+            return await self._side.fail(job, outcome.reason)
+        return await self._side.release(job, outcome.delay)
+
+    async def extend(self, work: LeasedJob, seconds: float) -> LeasedJob:
+        return replace(work, job=await self._side.extend(work.job, seconds))
+
+    async def ended(self, work: LeasedJob, outcome: Outcome, ending: EventKind) -> None:
+        definition, started = self._of(work), self._started.pop(work.token, None)
+        if started is not None:
+            started.context.release()
+            if ending == "lease_lost" and definition.on_stale is not None:
+                await told("on_stale", definition.on_stale, started.context)
+        if ending == "dead_lettered":
+            await self._tell_exhausted(work, outcome)
+        if started is not None and definition.keep_history is not None:
+            row = self._row(work, started, outcome, ending)
+            await told("the history of jobs", self._side.record, row, definition.keep_history)
+
+    async def _tell_exhausted(self, work: LeasedJob, outcome: Outcome) -> None:
+        hook = self._hooks.on_exhausted
+        if hook is not None and isinstance(outcome, JobOutcome) and outcome.is_exhausted:
+            job = replace(work.job, state="failed", last_error=outcome.reason)
+            await told("on_exhausted", hook, job)
+
+    def _row(
+        self, work: LeasedJob, started: Started, outcome: Outcome, ending: EventKind
+    ) -> Execution:
+        told_of = outcome if isinstance(outcome, JobOutcome) else None
+        labels = {"lease_lost": "stale", "unsettled": "unsettled", "released": "released"}
+        label = "retry" if told_of is None else told_of.label
+        return Execution(
+            id=work.token,
+            job_id=work.job.id,
+            type=work.job.type,
+            attempt=work.attempt,
+            worker_id=self._settings.worker_id,
+            started_at=instant(started.at),
+            ended_at=instant(self._side.now()),
+            outcome=labels.get(ending, label),
+            error=outcome.reason,
+            result=None if told_of is None else told_of.result,
+        )
+
+    def let_go(self, work: LeasedJob) -> None:
+        self._load.remove(work.job.type)
+
+    def subscribe(self, callback: Callable[[], None]) -> Callable[[], None]:
+        return self._side.subscribe(callback)
+
+    def _of(self, work: LeasedJob) -> Definition:
+        return self._definitions[work.job.type]
+
+
+async def _run(definition: Definition, context: JobContext, hold: Hold) -> Any:
+    call = partial(definition.handler, *_arguments(definition, context))
+    return await call() if is_async(definition.handler) else await hold.in_thread(call)
+
+
+def _arguments(definition: Definition, context: JobContext) -> tuple[Any, ...]:
+    """Return what the handler is called with. A payload that is not valid will never be."""
+    if definition.is_recurring:
+        return (context,)
+    try:
+        return (context, definition.params(context.job.payload))
+    except PayloadError as error:
+        raise Fail(str(error)) from error
+
+
+async def _asked(on_error: Hook, error: BaseException, context: JobContext) -> Answer | None:
+    """Return what the application answers to an error; None if it has nothing good to say."""
+    try:
+        answer = await contained(called(on_error, error, context))
+    except Exception:
+        logger.exception("on_error raised; the job goes the way of one without on_error")
+        return None
+    if answer is None or isinstance(answer, ANSWERS):
+        return answer
+    logger.error(
+        "on_error must return Retry(), Discard(), Fail() or None, not %s", describe(error, 300)
+    )
+    return None
