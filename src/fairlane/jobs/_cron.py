@@ -74,7 +74,9 @@ class Cron:
 
     def before(self, moment: float, since: float, number: int) -> float:
         wall = instant(moment).astimezone(self.zone).replace(tzinfo=None)
-        for _, time in zip(range(number), self._wall_times(wall, reverse=True), strict=False):
+        # A second later, so that a tick of this moment is the first one before it.
+        times = self._wall_times(wall + timedelta(seconds=1), reverse=True)
+        for _, time in zip(range(number), times, strict=False):
             oldest = time
         # A second earlier, so that this tick is the first one after it.
         return max(since, oldest.replace(tzinfo=self.zone).timestamp() - 1)
