@@ -837,7 +837,7 @@ async def test_queue_needs_a_registry_that_is_not_empty(scene: Scene) -> None:
     with pytest.raises(ConfigurationError, match="no job is registered"):
         scene.pool()
     with pytest.raises(ConfigurationError, match="WorkerPool"):
-        WorkerPool(scene.queue, handle)
+        WorkerPool(scene.queue, handle)  # type: ignore[arg-type]
     with pytest.raises(ConfigurationError, match="WorkerPool"):
         WorkerPool(object(), scene.jobs)  # type: ignore[arg-type]
 

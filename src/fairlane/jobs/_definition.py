@@ -1,6 +1,6 @@
 """Definitions: what an application says once about a type of jobs."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -21,9 +21,11 @@ RECURRING_ATTEMPTS = 3
 class EnqueuingQueue(Protocol):
     """What a definition needs of a queue; `AsyncJobQueue` is one."""
 
-    async def enqueue(self, payload: Any, type: str, **options: Any) -> Enqueued: ...
+    @property
+    def enqueue(self) -> Callable[..., Awaitable[Enqueued]]: ...
 
-    async def enqueue_many(self, payloads: Iterable[Any], type: str) -> EnqueuedMany: ...
+    @property
+    def enqueue_many(self) -> Callable[..., Awaitable[EnqueuedMany]]: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

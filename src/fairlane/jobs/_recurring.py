@@ -5,6 +5,8 @@ import logging
 from collections.abc import Mapping
 from typing import Any, cast
 
+from anyio import to_thread
+
 from fairlane.driver import Document
 from fairlane.jobs import _job_commands
 from fairlane.jobs._definition import Definition
@@ -108,8 +110,11 @@ class Recurrer:
     async def _next(self, job: Job, own: Definition, terms: Recurrence) -> float:
         assert own.schedule is not None
         now = await self._store.now()
+        schedule = own.schedule
+        if terms.schedule != as_stored(schedule):  # a zone is read from a file
+            schedule = await to_thread.run_sync(from_stored, dict(terms.schedule), schedule)
         return _tick(
-            from_stored(dict(terms.schedule), own.schedule),
+            schedule,
             cast("Misfire", terms.misfire),
             tick=now if job.scheduled_at is None else job.scheduled_at.timestamp(),
             now=now,

@@ -29,6 +29,7 @@ __all__ = (
     "checked_misfire",
     "checked_schedule",
     "duration",
+    "from_stored",
     "is_missed",
     "next_tick",
 )
