@@ -45,7 +45,7 @@ class FakeSide:
         self._tokens = 0
 
     def add(self, type: str = "work", payload: Any = None, **options: Any) -> str:
-        key = options.pop("id", f"{type}-{len(self.stored)}")
+        key = str(options.pop("id", f"{type}-{len(self.stored)}"))
         due_at = options.pop("due_at", now())
         fields: dict[str, Any] = {"priority": 0, "attempts": 0, "max_attempts": 3, **options}
         job = Job(

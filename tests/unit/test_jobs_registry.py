@@ -53,7 +53,8 @@ class Queue:
 
     async def enqueue_many(self, payloads: Iterable[Any], type: str) -> EnqueuedMany:
         self.many += payloads
-        return EnqueuedMany(ids=(), created=0, skipped=0, replaced=0, errors=())
+        ids = tuple(f"id-{number}" for number in range(len(self.many)))
+        return EnqueuedMany(ids=ids, created=len(ids), skipped=0, replaced=0, errors=())
 
 
 async def handle(ctx: JobContext, params: Any) -> None:
@@ -180,6 +181,17 @@ async def test_items_of_many_keep_their_own_options(jobs: Jobs, queue: Queue) ->
         ("ann", 3, None),
         ("bob", 0, 5),
     ]
+
+
+async def test_item_that_the_model_refuses_does_not_keep_the_others_out(
+    jobs: Jobs, queue: Queue
+) -> None:
+    """A12.84 and A12.38: the error is told with its index."""
+    job = jobs.event("email", payload=Email)(handle)
+    told = await job.enqueue_many(queue, [{"to": "ann"}, {"copies": 1}, {"to": "bob"}])
+    assert told.ids == ("id-0", None, "id-1")
+    assert [(index, type(error)) for index, error in told.errors] == [(1, PayloadError)]
+    assert told.created == 2
 
 
 async def test_type_that_nobody_registered_cannot_be_enqueued(jobs: Jobs, queue: Queue) -> None:

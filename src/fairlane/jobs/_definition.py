@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from fairlane import checks
-from fairlane.errors import ConfigurationError
+from fairlane.errors import ConfigurationError, PayloadError
 from fairlane.jobs._arguments import job_type
 from fairlane.jobs._enqueue import NewJob, checked_priority
 from fairlane.jobs._params import checked_model, dumped, validated
@@ -137,12 +137,27 @@ class EventJob(_Defined):
     async def enqueue_many(self, queue: EnqueuingQueue, items: Iterable[Any]) -> EnqueuedMany:
         """Enqueue many: each item is `params`, or a `NewJob` with options of its own.
 
-        Raises:
-            PayloadError: the model refused one; nothing was written.
+        One that the model refuses does not keep the others from being stored: its error is in
+        `errors`, with its index.
         """
-        return await queue.enqueue_many([self._new(item) for item in items], self.name)
+        jobs: dict[int, NewJob] = {}
+        refused: dict[int, Exception] = {}
+        for index, item in enumerate(items):
+            try:
+                jobs[index] = self.new(item)
+            except PayloadError as error:
+                refused[index] = error
+        told = await queue.enqueue_many(list(jobs.values()), self.name)
+        return _with_refused(told, tuple(jobs), refused)
 
-    def _new(self, item: Any) -> NewJob:
+    def new(self, item: Any) -> NewJob:
+        """Return a valid job for `enqueue_many` of a queue: also of a blocking `JobQueue`.
+
+        `item` is `params`, or a `NewJob` with options of its own.
+
+        Raises:
+            PayloadError: the model refused it.
+        """
         job = item if isinstance(item, NewJob) else NewJob(item)
         defaults = self._defaults()
         return replace(
@@ -164,3 +179,16 @@ class EventJob(_Defined):
 
 class RecurringJob(_Defined):
     """A job that runs again and again; what `@jobs.recurring(...)` makes of a handler."""
+
+
+def _with_refused(
+    told: EnqueuedMany, places: tuple[int, ...], refused: Mapping[int, Exception]
+) -> EnqueuedMany:
+    """Return what became of all items: `told` is about those at `places`."""
+    ids = dict(zip(places, told.ids, strict=True))
+    errors = {**refused, **{places[number]: error for number, error in told.errors}}
+    return replace(
+        told,
+        ids=tuple(ids.get(index) for index in range(len(places) + len(refused))),
+        errors=tuple(sorted(errors.items(), key=lambda item: item[0])),
+    )

@@ -142,7 +142,8 @@ class Jobs:
             cron: five fields (minute, hour, day of month, month, day of week), in `timezone`.
                 Needs the extra `fairlane[cron]`.
             timezone: an IANA name such as "Europe/Berlin"; must be given with `cron`.
-            next_run: a function of an aware datetime that returns the next one after it.
+            next_run: a function of an aware datetime that returns the next one after it. That it
+                names other moments by now is noticed after the next run.
             misfire: what becomes of ticks that passed while nobody could run them. "coalesce": one
                 run makes up for all of them. "skip": a tick that is more than 60 seconds late is
                 left out. "all": each is made up, but no more than the last 100.

@@ -9,6 +9,7 @@ from fairlane.jobs import (
     AsyncJobQueue,
     Enqueued,
     EnqueuedMany,
+    Execution,
     Handler,
     Job,
     JobStats,
@@ -255,6 +256,16 @@ class JobQueue(Facade[AsyncJobQueue]):
                 backoff=backoff,
             )
         )
+
+    def remove_recurring(self, name: str) -> bool:
+        """Delete a recurring job, whoever runs it; False if there is none."""
+        return self._call(lambda q: q.remove_recurring(name))
+
+    def history(
+        self, type: str | None = None, *, job_id: str | None = None, limit: int = 100
+    ) -> list[Execution]:
+        """Return the latest executions of the jobs whose type has `keep_history`, newest first."""
+        return self._call(lambda q: q.history(type, job_id=job_id, limit=limit))
 
     def reconcile(self) -> int:
         """Put jobs into a partition that claimers look into; return how many."""
