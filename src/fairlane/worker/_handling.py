@@ -99,7 +99,7 @@ class Handling(Generic[W]):
         except asyncio.CancelledError:
             held.outcome = RELEASE
             raise
-        is_expected = self._source.is_expected(error)
+        is_expected = self._source.is_expected(held.work, error)
         logger.log(
             logging.INFO if is_expected else logging.ERROR,
             "the handler failed on %s, attempt %d: %s",

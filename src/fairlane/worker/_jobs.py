@@ -90,6 +90,10 @@ class LeasedJob:
         return f"job {self.job.id} of type {self.job.type!r}"
 
     @property
+    def grave(self) -> str:
+        return "failed"
+
+    @property
     def identity(self) -> Mapping[str, Any]:
         return {"job_id": self.job.id, "job_type": self.job.type}
 
@@ -101,7 +105,6 @@ class Started:
 
 
 class JobSource:
-    grave = "failed"
     takes_many = True
     repair: Chore | None = None
 
@@ -170,7 +173,7 @@ class JobSource:
             answer = await _asked(definition.on_error, error, started.context)
         return after_error(error, answer, work.job, definition, self._settings.backoff)
 
-    def is_expected(self, error: BaseException) -> bool:
+    def is_expected(self, work: LeasedJob, error: BaseException) -> bool:
         return isinstance(error, ANSWERS)
 
     async def settle(self, work: LeasedJob, outcome: Outcome) -> bool:

@@ -41,13 +41,15 @@ class LeasedMessage(Generic[E]):
         return f"group {self.lease.group_id!r}, seq {self.lease.seq}"
 
     @property
+    def grave(self) -> str:
+        return "moved to the dead letters"
+
+    @property
     def identity(self) -> Mapping[str, Any]:
         return {"group_id": self.lease.group_id, "seq": self.lease.seq}
 
 
 class Messages(Generic[E]):
-    grave = "moved to the dead letters"
-
     def __init__(self, source: Source[E], handler: Handler[E], settings: Settings) -> None:
         self._source = source
         self._handler = handler
@@ -100,7 +102,7 @@ class Messages(Generic[E]):
             backoff=self._settings.backoff,
         )
 
-    def is_expected(self, error: BaseException) -> bool:
+    def is_expected(self, work: LeasedMessage[E], error: BaseException) -> bool:
         return isinstance(error, Retry | Reject)
 
     async def settle(self, work: LeasedMessage[E], outcome: Outcome) -> bool:

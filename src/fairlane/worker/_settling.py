@@ -139,7 +139,7 @@ class Settling(Generic[W]):
         if outcome.verb == "dead_letter":
             logger.warning(
                 "%s: %s, attempt %d: %s",
-                self._source.grave,
+                work.grave,
                 work.name,
                 work.attempt,
                 outcome.reason,

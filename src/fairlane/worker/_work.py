@@ -23,6 +23,7 @@ class Work(Protocol):
         epoch: fencing number of the lease.
         visibility: seconds that the lease lasts from its claim, and from each renewal.
         name: what it is called in the log.
+        grave: what the log says when it ends as a dead letter.
         identity: the fields of a `WorkerEvent` that tell which one it is.
     """
 
@@ -36,6 +37,8 @@ class Work(Protocol):
     def visibility(self) -> float: ...
     @property
     def name(self) -> str: ...
+    @property
+    def grave(self) -> str: ...
     @property
     def identity(self) -> Mapping[str, Any]: ...
 
@@ -66,11 +69,6 @@ class WorkSource(Protocol[W]):
     """Leases pieces of work, has each handled, and settles it. What `Source` promises holds."""
 
     @property
-    def grave(self) -> str:
-        """What the log says of a piece that ends as a dead letter."""
-        ...
-
-    @property
     def takes_many(self) -> bool:
         """Whether a claim for several free slots may lease several pieces."""
         ...
@@ -97,7 +95,7 @@ class WorkSource(Protocol[W]):
         """Return how a piece ends whose handler raised."""
         ...
 
-    def is_expected(self, error: BaseException) -> bool:
+    def is_expected(self, work: W, error: BaseException) -> bool:
         """Tell whether an error is an answer of the handler, which needs no traceback."""
         ...
 

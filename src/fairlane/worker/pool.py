@@ -1,7 +1,7 @@
 """The worker pool, as an application sees it."""
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Self
@@ -15,28 +15,24 @@ from fairlane.jobs import AsyncJobQueue, Jobs
 from fairlane.model import E
 from fairlane.retry import Backoff
 from fairlane.worker import _signals
-from fairlane.worker._calling import Handler, checked_handler, is_async
+from fairlane.worker._calling import Handler, is_async
 from fairlane.worker._health import Health, Vitals
 from fairlane.worker._hooks import Guard, Hook
-from fairlane.worker._jobs import JobHooks, JobSource
-from fairlane.worker._messages import Messages
+from fairlane.worker._jobs import JobHooks
 from fairlane.worker._run import Run
 from fairlane.worker._settings import Settings
+from fairlane.worker._sources import Parts, checked_parts, opener
 from fairlane.worker._switch import Switch
 from fairlane.worker.events import Listener, Reporter
-from fairlane.worker.source import Order, Source, checked_source
+from fairlane.worker.source import Order, Source
 
 if TYPE_CHECKING:
     from anyio.abc import TaskGroup
 
-    from fairlane.worker._work import WorkSource
 
 __all__ = ("WorkerPool",)
 
 BACKOFF = Backoff(base=1.0, cap=300.0)
-
-OF_TRANSPORTS = {"visibility": 30.0, "min_priority": 0, "order": "fair", "max_attempts": 5}
-"""Arguments that say nothing about jobs, and what they are when they are left out."""
 
 
 class WorkerPool(Generic[E]):
@@ -106,7 +102,7 @@ class WorkerPool(Generic[E]):
 
     def __init__(
         self,
-        source: Source[E] | AsyncJobQueue,
+        source: Source[E] | AsyncJobQueue | Parts,
         handler: Handler[E] | Jobs,
         *,
         concurrency: int = 10,
@@ -128,7 +124,7 @@ class WorkerPool(Generic[E]):
     ) -> None:
         if lanes is not None or batch != 1:
             raise ConfigurationError("lanes and batch are not available yet: leave them out")
-        self._settings = settings = Settings.checked(
+        self._settings = Settings.checked(
             concurrency=concurrency,
             claimers=claimers,
             worker_id=worker_id,
@@ -141,21 +137,11 @@ class WorkerPool(Generic[E]):
             drain_timeout=drain_timeout,
             signals=signals,
         )
-        self._open_source: Callable[[], WorkSource[Any]]
-        if isinstance(source, AsyncJobQueue) or isinstance(handler, Jobs):
-            queue, jobs = _checked_jobs(source, handler, settings)
-            hooks = JobHooks(
-                guard=checks.optional_function("guard", guard, "job"),
-                on_exhausted=checks.optional_function("on_exhausted", on_exhausted, "job"),
-            )
-            self._open_source = lambda: JobSource(
-                queue.working_side(), tuple(jobs), settings, hooks
-            )
-        else:
-            if guard is not None or on_exhausted is not None:
-                raise ConfigurationError("guard and on_exhausted are for jobs: leave them out")
-            messages = Messages(checked_source(source), checked_handler(handler), settings)
-            self._open_source = lambda: messages
+        hooks = JobHooks(
+            guard=checks.optional_function("guard", guard, "job"),
+            on_exhausted=checks.optional_function("on_exhausted", on_exhausted, "job"),
+        )
+        self._open_source = opener(source, handler, self._settings, hooks)
         self._report = Reporter(_checked_listener(on_event), self._settings.worker_id)
         self._vitals = Vitals(poll_interval=self._settings.poll_interval)
         self._stop = Switch()
@@ -163,6 +149,19 @@ class WorkerPool(Generic[E]):
         self._ended: anyio.Event | None = None
         self._background: TaskGroup | None = None
         self._entered = 0
+
+    @classmethod
+    def together(cls, *parts: tuple[Any, Any], **options: Any) -> "WorkerPool[Any]":
+        """Return a pool that serves several sources, which share its slots and take turns.
+
+        Each part is what a pool of its own would be given: `WorkerPool.together((transport,
+        handle), (queue, jobs), concurrency=32)`. Options and errors are those of the class.
+        """
+        return WorkerPool(checked_parts(parts), cls._no_handler, **options)
+
+    @staticmethod
+    def _no_handler(_: Any) -> None:
+        """Stand for the handlers that come with the parts."""
 
     @property
     def worker_id(self) -> str:
@@ -252,20 +251,6 @@ class WorkerPool(Generic[E]):
 
     def _signalled(self) -> None:
         (self._cut if self._stop.is_on else self._stop).throw()
-
-
-def _checked_jobs(queue: object, jobs: object, settings: Settings) -> tuple[AsyncJobQueue, Jobs]:
-    if not isinstance(queue, AsyncJobQueue) or not isinstance(jobs, Jobs):
-        raise ConfigurationError(
-            "a job queue goes with a registry: WorkerPool(queue, jobs), with `jobs = Jobs()`"
-        )
-    if not len(jobs):
-        raise ConfigurationError("no job is registered: the pool would have nothing to claim")
-    if settings.says_more_than(**OF_TRANSPORTS):
-        raise ConfigurationError(
-            f"{', '.join(OF_TRANSPORTS)} are for transports; the types of jobs say their own"
-        )
-    return queue, jobs
 
 
 def _checked_listener(listener: Listener | None) -> Listener | None:

@@ -1,0 +1,72 @@
+"""Which source of work a pool gets from what an application gives it."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from fairlane.errors import ConfigurationError
+from fairlane.jobs import AsyncJobQueue, Jobs
+from fairlane.worker._calling import checked_handler
+from fairlane.worker._jobs import JobHooks, JobSource
+from fairlane.worker._messages import Messages
+from fairlane.worker._settings import Settings
+from fairlane.worker._together import Together
+from fairlane.worker._work import WorkSource
+from fairlane.worker.source import checked_source
+
+__all__ = ("Opener", "Parts", "checked_parts", "opener")
+
+Opener = Callable[[], WorkSource[Any]]
+"""Returns the source of one run: what a run counts begins anew."""
+
+OF_TRANSPORTS = {"visibility": 30.0, "min_priority": 0, "order": "fair", "max_attempts": 5}
+"""Arguments that say nothing about jobs, and what they are when they are left out."""
+
+
+class Parts(tuple[Any, ...]):
+    """Pairs of source and handler that one pool serves."""
+
+
+def opener(source: Any, handler: Any, settings: Settings, hooks: JobHooks) -> Opener:
+    """Return what opens the source; raises `ConfigurationError` for what does not go together."""
+    parts = source if isinstance(source, Parts) else Parts([(source, handler)])
+    if not any(_is_of_jobs(*part) for part in parts) and hooks != JobHooks():
+        raise ConfigurationError("guard and on_exhausted are for jobs: leave them out")
+    if all(_is_of_jobs(*part) for part in parts) and settings.says_more_than(**OF_TRANSPORTS):
+        raise ConfigurationError(
+            f"{', '.join(OF_TRANSPORTS)} are for transports; the types of jobs say their own"
+        )
+    openers = [_of_part(*part, settings=settings, hooks=hooks) for part in parts]
+    if len(openers) == 1:
+        return openers[0]
+    return lambda: Together([each() for each in openers])
+
+
+def checked_parts(parts: Sequence[Any]) -> Parts:
+    """Return pairs of source and handler."""
+    if not parts or not all(isinstance(part, tuple) and len(part) == 2 for part in parts):
+        raise ConfigurationError(
+            "give pairs of source and handler: together((transport, handle), (queue, jobs))"
+        )
+    return Parts(parts)
+
+
+def _is_of_jobs(source: object, handler: object) -> bool:
+    return isinstance(source, AsyncJobQueue) or isinstance(handler, Jobs)
+
+
+def _of_part(source: Any, handler: Any, *, settings: Settings, hooks: JobHooks) -> Opener:
+    if _is_of_jobs(source, handler):
+        queue, jobs = _checked_jobs(source, handler)
+        return lambda: JobSource(queue.working_side(), tuple(jobs), settings, hooks)
+    messages: Messages[Any] = Messages(checked_source(source), checked_handler(handler), settings)
+    return lambda: messages
+
+
+def _checked_jobs(queue: object, jobs: object) -> tuple[AsyncJobQueue, Jobs]:
+    if not isinstance(queue, AsyncJobQueue) or not isinstance(jobs, Jobs):
+        raise ConfigurationError(
+            "a job queue goes with a registry: WorkerPool(queue, jobs), with `jobs = Jobs()`"
+        )
+    if not len(jobs):
+        raise ConfigurationError("no job is registered: the pool would have nothing to claim")
+    return queue, jobs
