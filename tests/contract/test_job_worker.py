@@ -9,7 +9,20 @@ import pytest
 from pydantic import BaseModel
 
 from contract.job_pools import LONG, MakeQueue, Record, pool_of
-from fairlane import AsyncJobQueue, Discard, Job, JobContext, Jobs, JobStats, NewJob, PayloadError
+from fairlane import (
+    AsyncJobQueue,
+    AsyncMongoTransport,
+    Discard,
+    Job,
+    JobContext,
+    Jobs,
+    JobStats,
+    Lease,
+    NewJob,
+    PayloadError,
+    WorkerPool,
+)
+from fairlane.lease import batch
 from fairlane.lease.strategy import Leaser
 from fairlane.schema import BY_PRIORITY, BY_TYPE
 
@@ -143,8 +156,8 @@ async def test_job_whose_workers_died_is_found_without_an_attempt_and_told_of(
     told: list[Job] = []
     work = jobs.event("work", max_attempts=1)(handle)
     key = (await work.enqueue(queue)).id
-    assert await queue.claim("work", lease=0.01) is not None
-    await asyncio.sleep(0.02)
+    assert await queue.claim("work") is not None
+    await database["fairlane_jobs"].update_one({"_id": key}, {"$set": {"available_at": 0.0}})
     async with pool_of(queue, jobs, record, on_exhausted=told.append):
         await record.until("dead_lettered")
 
@@ -161,7 +174,7 @@ async def test_discarded_job_never_runs_again(
     """C1.1."""
     queue, runs = make_queue(keep_done=keep_done), list[int]()
 
-    @jobs.event("work", lease=0.3)
+    @jobs.event("work", lease=1)
     async def work(ctx: JobContext, params: Any) -> None:
         runs.append(1)
         raise Discard
@@ -169,7 +182,7 @@ async def test_discarded_job_never_runs_again(
     await work.enqueue(queue)
     async with pool_of(queue, jobs, record):
         await record.until("acked")
-        await asyncio.sleep(0.5)
+        await asyncio.sleep(1.5)
 
     assert len(runs) == 1
     stats = await queue.stats()
@@ -208,10 +221,10 @@ async def test_handler_keeps_a_lease_that_is_shorter_than_its_work(
     """A12.73: two pools, and it runs once."""
     runs: list[int] = []
 
-    @jobs.event("work", lease=0.6)
+    @jobs.event("work", lease=1)
     async def work(ctx: JobContext, params: Any) -> None:
         runs.append(1)
-        await asyncio.sleep(1.5)
+        await asyncio.sleep(3)
 
     await work.enqueue(queue)
     async with pool_of(queue, jobs, record), pool_of(queue, jobs, record):
@@ -299,6 +312,46 @@ async def test_index_by_type_is_named_only_while_a_cap_filters_types(
     assert named == {(("capped", "free"), BY_PRIORITY), (("free",), BY_TYPE)}
 
 
+@pytest.mark.parametrize("is_there", [True, False])
+async def test_claim_of_many_names_the_index_by_type_while_a_cap_filters_types(
+    queue: AsyncJobQueue,
+    jobs: Jobs,
+    record: Record,
+    database: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    is_there: bool,
+) -> None:
+    """A12.9 and C1.10: and goes on without it where there is no such index."""
+    named: set[tuple[int, Any]] = set()
+    candidates = batch.candidates
+
+    async def noting(*arguments: Any, hint: Any, **options: Any) -> Any:
+        _, wanted, *_ = arguments
+        named.add((len(wanted.among["type"]), hint))
+        return await candidates(*arguments, hint=hint, **options)
+
+    monkeypatch.setattr(batch, "candidates", noting)
+    go = asyncio.Event()
+
+    @jobs.event("capped", max_concurrency=1)
+    async def capped(ctx: JobContext, params: Any) -> None:
+        await go.wait()
+
+    free = jobs.event("free")(handle)
+    await capped.enqueue(queue)
+    if not is_there:
+        await database["fairlane_jobs"].drop_index(list(BY_TYPE))
+    async with pool_of(queue, jobs, record, concurrency=4):
+        await record.until("claimed")
+        await free.enqueue_many(queue, range(6))
+        await record.until("acked", times=6)
+        go.set()
+
+    assert {hint for number, hint in named if number == 2} == {None}
+    assert BY_TYPE in {hint for number, hint in named if number == 1}
+    assert (1, None) in named or is_there
+
+
 async def test_type_that_nobody_registered_is_never_claimed(
     queue: AsyncJobQueue, jobs: Jobs, record: Record
 ) -> None:
@@ -336,6 +389,30 @@ async def test_pools_share_the_jobs_and_none_is_run_twice(
 
     assert runs == Counter(dict.fromkeys(map(str, ids), 1))
     assert (await queues[0].stats()).done == 120
+
+
+async def test_one_pool_serves_messages_and_jobs(
+    queue: AsyncJobQueue, jobs: Jobs, record: Record, client: Any, db_name: str
+) -> None:
+    """Without a poll: both tell the pool of what is published, and enqueued, here."""
+    transport: AsyncMongoTransport[int] = AsyncMongoTransport(client, db_name)
+    served: list[tuple[str, int]] = []
+
+    async def serve(lease: Lease[int]) -> None:
+        served.append((lease.group_id, lease.event))
+
+    @jobs.event("work")
+    async def work(ctx: JobContext, params: int) -> None:
+        served.append(("job", params))
+
+    parts = ((transport, serve), (queue, jobs))
+    async with WorkerPool.together(*parts, poll_interval=3_600, on_event=record):
+        for number in range(3):
+            await transport.publish("g", number)
+            await work.enqueue(queue, number)
+        await record.until("acked", times=6)
+
+    assert sorted(served) == [("g", 0), ("g", 1), ("g", 2), ("job", 0), ("job", 1), ("job", 2)]
 
 
 async def test_history_is_read_by_type_and_job_newest_first(

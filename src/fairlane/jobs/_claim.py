@@ -17,6 +17,7 @@ from fairlane.jobs._store import JobStore, job_of, readable
 from fairlane.jobs.model import Job
 from fairlane.lease import batch, commands
 from fairlane.lease.batch import Wanted
+from fairlane.lease.hints import Index
 from fairlane.lease.rounds import Found, Rounds, Skipped
 from fairlane.lease.sweep import Sweep
 from fairlane.payload import plain
@@ -103,12 +104,26 @@ class Claimer:
 
     async def _attempt_many(self, request: Request, n: int, sweep: Sweep) -> Found[Job]:
         jobs, wanted = self._store.jobs, request.wanted(await self._store.now())
-        keys = await batch.candidates(jobs, wanted, sweep.looks(), n, _Caps(request.caps).admits)
+        keys = await self._candidates(request, wanted, sweep.looks(), n)
         if not keys:
             return None
         bids = {key: request.token() for key in keys}
         leased = await batch.lease_all(jobs, wanted, bids, read_back=self._read_back)
         return await self._handed_out(leased, request)
+
+    async def _candidates(
+        self, request: Request, wanted: Wanted, looks: Sequence[Sequence[int]], n: int
+    ) -> list[Any]:
+        """Read what to bid for, by the index by type where types are left out."""
+
+        async def read(hint: Index | None) -> list[Any]:
+            admits = _Caps(request.caps).admits if request.caps else None
+            return await batch.candidates(
+                self._store.jobs, wanted, looks, n, admits=admits, hint=hint
+            )
+
+        forced = self._store.hint(request.types, is_filtered=True) if request.is_filtered else None
+        return await self._store.leaser.hinted(read, forced)
 
     async def _read_back(self, taken: Document) -> list[Document]:
         """Read what was won; what cannot be decoded ends here, and is not handed out."""

@@ -14,6 +14,7 @@ from pymongo.errors import PyMongoError
 
 from fairlane.driver import Collection, Document, Sort
 from fairlane.lease import commands
+from fairlane.lease.hints import Index
 
 __all__ = ("Bids", "ReadAll", "Wanted", "candidates", "free_all", "lease_all")
 
@@ -47,19 +48,22 @@ async def candidates(
     wanted: Wanted,
     looks: Iterable[Sequence[int]],
     n: int,
+    *,
     admits: Callable[[Document], bool] | None = None,
+    hint: Index | None = None,
 ) -> list[Any]:
     """Return the `_id`s of up to `n` due documents, looking into some partitions at a time.
 
     Fewer than `n` only if there are no more in any of them, or if `admits` refused some. It is
-    asked about each, in order, and sees the fields of `among`.
+    asked about each, in order, and sees the fields of `among`. `hint` names an index by its keys.
     """
-    fields = {"_id": 1, **dict.fromkeys(wanted.among, 1)} if admits else {"_id": 1}
+    options: dict[str, Any] = {} if hint is None else {"hint": hint}
+    options["fields"] = {"_id": 1, **dict.fromkeys(wanted.among, 1)} if admits else {"_id": 1}
     found: list[Any] = []
     for partitions in looks:
         match = commands.due(partitions=partitions, now=wanted.now, among=wanted.among)
         limit = n - len(found)
-        rows = await collection.find(match, sort=wanted.sort, limit=limit, fields=fields)
+        rows = await collection.find(match, sort=wanted.sort, limit=limit, **options)
         found += (row["_id"] for row in rows if admits is None or admits(row))
         if len(found) >= n:
             break

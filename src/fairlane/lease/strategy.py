@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
-from typing import Literal, get_args
+from typing import Literal, TypeVar, get_args
 
 from pymongo.errors import OperationFailure, PyMongoError
 
@@ -23,6 +23,7 @@ __all__ = (
     "is_hint_refused",
 )
 
+T = TypeVar("T")
 ReadBack = Callable[[Document], Awaitable[Document | None]]
 
 Strategy = Literal["auto", "find_one_and_update", "update_one"]
@@ -135,7 +136,14 @@ class Leaser:
         """
         update = commands.claimed(token=token, until=until, marks=marks)
         read = partial(self._read_back, collection, token, now, read_back)
-        attempt = partial(self._attempt, collection, match, update, sort, read)
+        return await self.hinted(
+            partial(self._attempt, collection, match, update, sort, read), hint
+        )
+
+    async def hinted(
+        self, attempt: Callable[[Index | None], Awaitable[T]], hint: Index | None
+    ) -> T:
+        """Attempt it with the hint, and without it if the server refuses, or has refused, that."""
         if hint is not None and hint not in self._refused:
             try:
                 return await attempt(hint)
