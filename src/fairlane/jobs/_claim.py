@@ -59,14 +59,16 @@ class Claimer:
 
     async def claim(self, request: Request) -> Job | None:
         span = self._store.partitioning.span
-        return await self._rounds.one(span, partial(self._attempt, request))
+        attempt = partial(self._attempt, request)
+        return await self._rounds.one(span, attempt, visibility=request.lease)
 
     async def claim_many(self, request: Request, n: int) -> list[Job]:
         if n == 1:  # by one command less
             job = await self.claim(request)
             return [] if job is None else [job]
         span = self._store.partitioning.span
-        return await self._rounds.many(span, partial(self._attempt_many, request, n))
+        attempt = partial(self._attempt_many, request, n)
+        return await self._rounds.many(span, attempt, visibility=request.lease)
 
     async def _attempt(self, request: Request, partition: int) -> Found[Job]:
         now, token = await self._store.now(), request.token()

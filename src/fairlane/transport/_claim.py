@@ -48,7 +48,8 @@ class Claimer(Generic[E]):
         A cancelled claim gives back what it leased, before the cancellation goes on.
         """
         span = self._store.partitioning.span
-        return await self._rounds.one(span, partial(self._attempt, request))
+        attempt = partial(self._attempt, request)
+        return await self._rounds.one(span, attempt, visibility=request.visibility)
 
     async def claim_many(self, request: Request, n: int) -> list[Lease[E]]:
         """Lease up to `n` groups and return their heads; none if nothing is due in any partition.
@@ -56,7 +57,8 @@ class Claimer(Generic[E]):
         Cancelled, it gives back what it leased.
         """
         span = self._store.partitioning.span
-        return await self._rounds.many(span, partial(self._attempt_many, request, n))
+        attempt = partial(self._attempt_many, request, n)
+        return await self._rounds.many(span, attempt, visibility=request.visibility)
 
     async def _attempt(self, request: Request, partition: int) -> Found[Lease[E]]:
         now = await self._store.now()
