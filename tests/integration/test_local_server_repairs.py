@@ -401,6 +401,25 @@ def test_a_merge_looks_at_no_document_behind_the_limit(things: Things) -> None:
     assert [found_lock["available_at"] for found_lock in found] == [float(n) for n in range(64)]
 
 
+def test_a_sorted_update_that_finds_nothing_looks_at_no_document(things: Things) -> None:
+    """Whoever looks at one divides by zero."""
+    things.create_index(CLAIM_INDEX)
+    things.insert_many(lock(number, 50) | {"divisor": 0} for number in range(50))
+
+    result = things.update_one(
+        {
+            "partition": 0,
+            "priority": EVERY_PRIORITY,
+            "available_at": {"$lte": -1.0},
+            "$expr": {"$divide": [1, "$divisor"]},
+        },
+        {"$set": {"token": "t"}},
+        sort={"available_at": 1},
+    )
+
+    assert result.matched_count == 0
+
+
 def thing(number: int) -> Document:
     return {"_id": number, "group_id": f"group-{number % 10}", "event": {"n": number}}
 

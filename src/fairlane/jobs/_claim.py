@@ -16,7 +16,7 @@ from fairlane.jobs._settle import Settler
 from fairlane.jobs._store import JobStore, job_of, readable
 from fairlane.jobs.model import Job
 from fairlane.lease import batch, commands
-from fairlane.lease.batch import Wanted
+from fairlane.lease.batch import Spread, Wanted
 from fairlane.lease.rounds import Found, Rounds, Skipped
 from fairlane.lease.sweep import Sweep
 from fairlane.payload import plain
@@ -56,6 +56,7 @@ class Claimer:
         self._store = store
         self._settler = settler
         self._rounds: Rounds[Job] = Rounds(self._give_back)
+        self._spread = Spread()
 
     async def claim(self, request: Request) -> Job | None:
         span = self._store.partitioning.span
@@ -94,11 +95,12 @@ class Claimer:
 
     async def _attempt_many(self, request: Request, n: int, sweep: Sweep) -> Found[Job]:
         jobs, wanted = self._store.jobs, request.wanted(await self._store.now())
-        keys = await batch.candidates(jobs, wanted, sweep.looks(), n)
+        keys = await batch.candidates(jobs, wanted, sweep.looks(), n, self._spread)
         if not keys:
             return None
         bids = {key: request.token() for key in keys}
         leased = await batch.lease_all(jobs, wanted, bids, read_back=self._read_back)
+        self._spread.note(bids=len(bids), won=len(leased))
         return await self._handed_out(leased, request)
 
     async def _read_back(self, taken: Document) -> list[Document]:

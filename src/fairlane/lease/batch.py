@@ -1,11 +1,12 @@
 """Lease many documents in as many commands as a few: their number does not matter.
 
-Candidates are read in the order of the index, then all of them are bid for in one bulk of single
+Candidates are read in the order of the index, then they are bid for in one bulk of single
 conditional updates, each under a token of its own; what was won is read back in one command. A
 candidate that another claimer was quicker to lease is lost, and nothing else happens to it.
 """
 
 import logging
+import random
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,7 +16,16 @@ from pymongo.errors import PyMongoError
 from fairlane.driver import Collection, Document, Sort
 from fairlane.lease import commands
 
-__all__ = ("Bids", "ReadAll", "Wanted", "candidates", "free_all", "lease_all")
+__all__ = (
+    "WIDEST",
+    "Bids",
+    "ReadAll",
+    "Spread",
+    "Wanted",
+    "candidates",
+    "free_all",
+    "lease_all",
+)
 
 Bids = Mapping[Any, str]
 """The tokens under which documents are to be leased, by `_id`."""
@@ -23,6 +33,10 @@ Bids = Mapping[Any, str]
 ReadAll = Callable[[Document], Awaitable[list[Document]]]
 
 logger: logging.Logger = logging.getLogger(__name__)
+
+
+WIDEST = 32
+"""In batches: so many claimers can bid for different documents."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,8 +56,41 @@ class Wanted:
     marks: Mapping[str, object] | None = None
 
 
+class Spread:
+    """How far claimers of many look, so as to bid apart from each other.
+
+    All see the same documents first. While what they bid for is won they bid for just these. Where
+    most of it goes to others they look twice as far, and bid for some that they draw from there.
+    """
+
+    def __init__(self, *, rng: random.Random | None = None) -> None:
+        self._rng = random.Random() if rng is None else rng
+        self._width = 1
+
+    def reach(self, n: int) -> int:
+        """Return how many documents to look at for `n` bids."""
+        return n * self._width
+
+    def draw(self, found: Sequence[Any], n: int) -> list[Any]:
+        """Return `n` of those found, in their order."""
+        if len(found) <= n:
+            return list(found)
+        return [found[place] for place in sorted(self._rng.sample(range(len(found)), n))]
+
+    def note(self, *, bids: int, won: int) -> None:
+        """Learn from how an attempt went; with all bids won it is time to move together again."""
+        if won * 2 < bids:
+            self._width = min(self._width * 2, WIDEST)
+        elif won == bids:
+            self._width = max(self._width // 2, 1)
+
+
 async def candidates(
-    collection: Collection, wanted: Wanted, looks: Iterable[Sequence[int]], n: int
+    collection: Collection,
+    wanted: Wanted,
+    looks: Iterable[Sequence[int]],
+    n: int,
+    spread: Spread,
 ) -> list[Any]:
     """Return the `_id`s of up to `n` due documents, looking into some partitions at a time.
 
@@ -52,12 +99,12 @@ async def candidates(
     found: list[Any] = []
     for partitions in looks:
         match = commands.due(partitions=partitions, now=wanted.now, among=wanted.among)
-        limit = n - len(found)
+        limit = spread.reach(n) - len(found)
         rows = await collection.find(match, sort=wanted.sort, limit=limit, fields={"_id": 1})
         found += (row["_id"] for row in rows)
         if len(found) >= n:
             break
-    return found
+    return spread.draw(found, n)
 
 
 async def lease_all(

@@ -8,7 +8,7 @@ from uuid import uuid4
 
 from fairlane.driver import Document
 from fairlane.lease import batch, commands
-from fairlane.lease.batch import Wanted
+from fairlane.lease.batch import Spread, Wanted
 from fairlane.lease.rounds import Found, Rounds, Skipped
 from fairlane.lease.sweep import Sweep
 from fairlane.model import Lease
@@ -41,6 +41,7 @@ class Claimer(Generic[E]):
         self._reader = reader
         self._delivery = delivery
         self._rounds: Rounds[Lease[E]] = Rounds(self._give_back)
+        self._spread = Spread()
 
     async def claim(self, request: Request) -> Lease[E] | None:
         """Lease one group and return its head; None if no group is due in any partition.
@@ -85,13 +86,13 @@ class Claimer(Generic[E]):
             sort=commands.order_by(request.order),
             among=_group_commands.among(request.min_priority),
         )
-        keys = await batch.candidates(self._store.locks, wanted, sweep.looks(), n)
+        locks = self._store.locks
+        keys = await batch.candidates(locks, wanted, sweep.looks(), n, self._spread)
         if not keys:
             return None
         bids = {key: request.token() for key in keys}
-        groups = await batch.lease_all(
-            self._store.locks, wanted, bids, read_back=self._reader.read_back_all
-        )
+        groups = await batch.lease_all(locks, wanted, bids, read_back=self._reader.read_back_all)
+        self._spread.note(bids=len(bids), won=len(groups))
         return await self._handed_out(groups, request, now)
 
     async def _handed_out(
