@@ -57,10 +57,14 @@ def commands(monkeypatch: pytest.MonkeyPatch) -> Commands:
 
 @pytest.fixture
 def make_queue(client: Any, db_name: str, clock: ManualClock, way: dict[str, Any]) -> MakeQueue:
-    """Return a factory of job queues on the test's database; they share its clock by default."""
+    """Return a factory of job queues on the test's database; they share its clock by default.
+
+    Failed jobs are kept: by that clock they would be long expired for the server, which sweeps.
+    """
+    shared = {"clock": clock, "keep_failed": None, **way}
 
     def make(**options: Any) -> AsyncJobQueue:
-        return AsyncJobQueue(client, db_name, **{"clock": clock, **way, **options})
+        return AsyncJobQueue(client, db_name, **{**shared, **options})
 
     return make
 
