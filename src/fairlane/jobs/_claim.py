@@ -7,19 +7,17 @@ from functools import partial
 from typing import Any
 from uuid import uuid4
 
-from bson.errors import InvalidBSON
 from pymongo.errors import PyMongoError
 
 from fairlane.driver import Document
 from fairlane.jobs import _job_commands
 from fairlane.jobs._settle import Settler
-from fairlane.jobs._store import JobStore, job_of, readable
+from fairlane.jobs._store import JobStore, readable
 from fairlane.jobs.model import Job
 from fairlane.lease import batch, commands
 from fairlane.lease.batch import Spread, Wanted
 from fairlane.lease.rounds import Found, Rounds, Skipped
 from fairlane.lease.sweep import Sweep
-from fairlane.payload import plain
 
 __all__ = ("Claimer", "Request")
 
@@ -27,7 +25,7 @@ logger = logging.getLogger(__name__)
 
 ORDER = commands.order_by("priority")
 EXHAUSTED = "no attempt is left: each of its workers died, or lost its lease"
-UNREADABLE = "its document cannot be decoded"
+UNREADABLE = "its document cannot be read"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,12 +84,11 @@ class Claimer:
         )
         if leased is None:
             return None
-        try:
-            document = plain(leased)
-        except InvalidBSON:
+        jobs = readable([leased])
+        if not jobs:
             await self._end_unreadable(commands.taken(token))
             return Skipped.EMPTY
-        return await self._handed_out([document], request)
+        return await self._handed_out(jobs, request)
 
     async def _attempt_many(self, request: Request, n: int, sweep: Sweep) -> Found[Job]:
         jobs, wanted = self._store.jobs, request.wanted(await self._store.now())
@@ -101,25 +98,24 @@ class Claimer:
         bids = {key: request.token() for key in keys}
         leased = await batch.lease_all(jobs, wanted, bids, read_back=self._read_back)
         self._spread.note(bids=len(bids), won=len(leased))
-        return await self._handed_out(leased, request)
+        return await self._handed_out([document["job"] for document in leased], request)
 
     async def _read_back(self, taken: Document) -> list[Document]:
-        """Read what was won; what cannot be decoded ends here, and is not handed out."""
+        """Read what was won; what cannot be read ends here, and is not handed out."""
         rows = await self._store.jobs.undecoded().find(taken, sort=[("_id", 1)], limit=0)
-        decoded = readable(rows)
-        if len(decoded) < len(rows):
-            good = [document["_id"] for document in decoded]
-            ids = [key for key in taken["_id"]["$in"] if key not in good]
-            for key in ids:
-                await self._end_unreadable({**taken, "_id": key})
-        return decoded
+        jobs = readable(rows)
+        if len(jobs) < len(rows):
+            good = [job.id for job in jobs]
+            for key in taken["_id"]["$in"]:
+                if key not in good:
+                    await self._end_unreadable({**taken, "_id": key})
+        return [{"_id": job.id, "job": job} for job in jobs]
 
     async def _end_unreadable(self, match: Document) -> None:
         if await self._settler.end_unseen(match, UNREADABLE):
             logger.error("a job failed: %s", UNREADABLE)
 
-    async def _handed_out(self, documents: Sequence[Document], request: Request) -> Found[Job]:
-        jobs = [job_of(document, is_claimed=True) for document in documents]
+    async def _handed_out(self, jobs: Sequence[Job], request: Request) -> Found[Job]:
         try:
             exhausted = [job for job in jobs if job.attempts > job.max_attempts]
             await self._fail(exhausted)
@@ -137,7 +133,7 @@ class Claimer:
     async def _fail(self, exhausted: Sequence[Job]) -> None:
         if not exhausted:
             return
-        ended = await self._settler.fail(exhausted, EXHAUSTED)
+        ended = await self._settler.fail_unstarted(exhausted, EXHAUSTED)
         for job, is_ended in zip(exhausted, ended, strict=True):
             if is_ended:
                 logger.warning("job %s of type %r failed: %s", job.id, job.type, EXHAUSTED)

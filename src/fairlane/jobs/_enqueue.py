@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Literal
 
-from pymongo.errors import DuplicateKeyError
+from pymongo.errors import DuplicateKeyError, PyMongoError
 
 from fairlane import checks
 from fairlane.checks import Seconds
@@ -140,14 +140,15 @@ class Enqueuer:
     ) -> Enqueued | Exception:
         try:
             return await self._insert(document, on_duplicate)
-        except FairlaneError as error:
+        except (FairlaneError, PyMongoError) as error:  # what became of the others must be told
             return error
 
     async def _insert(self, document: Document, on_duplicate: OnDuplicate) -> Enqueued:
         """Insert, or do as told with the job that has the key.
 
         Race: that job ends between the refused insert and the look at it: its key is free, so the
-        insert is tried again. An id that is taken is this job's own: a repeat of a lost reply.
+        insert is tried again. An id that is taken is this job's own: a repeat of a lost reply. Then
+        the job was created, whatever has become of it since.
         """
         ready = stored(document, as_bytes=self._store.driver.keeps_bytes)
         for _ in range(TRIES):
@@ -156,30 +157,31 @@ class Enqueuer:
                 return Enqueued(id=document["_id"], created=True)
             except DuplicateKeyError:
                 there = await self._same(document)
-            if there is not None and there["_id"] == document["_id"]:
+            if document["_id"] in there:
                 return Enqueued(id=document["_id"], created=True)
-            if there is not None:
-                return await self._met(there, document, on_duplicate)
-        raise Duplicate(f"the job with unique_key={document.get('unique_key')!r} comes and goes")
+            if there:
+                return await self._met(there[0], document, on_duplicate)
+        raise Duplicate(f"the job with unique_key={document['unique_key']!r} comes and goes")
 
-    async def _same(self, document: Document) -> Document | None:
-        match: Document = {"_id": document["_id"]}
-        if "unique_key" in document:
-            match = _job_commands.with_key(document["type"], document["unique_key"])
-        return await self._store.jobs.find_one(match, {"_id": 1})
+    async def _same(self, document: Document) -> list[str]:
+        """Return the ids of jobs in whose way this one is: itself, and that which has its key."""
+        if "unique_key" not in document:  # nothing but its id can be taken
+            return [document["_id"]]
+        with_key = _job_commands.with_key(document["type"], document["unique_key"])
+        match = {"$or": [{"_id": document["_id"]}, with_key]}
+        found = await self._store.jobs.find(match, sort=[("_id", 1)], limit=2, fields={"_id": 1})
+        return [job["_id"] for job in found]
 
-    async def _met(
-        self, there: Document, document: Document, on_duplicate: OnDuplicate
-    ) -> Enqueued:
+    async def _met(self, there: str, document: Document, on_duplicate: OnDuplicate) -> Enqueued:
         if on_duplicate == "raise":
             raise Duplicate(
                 f"a job of type {document['type']!r} with unique_key={document['unique_key']!r} "
-                f"has not ended yet: {there['_id']}"
+                f"has not ended yet: {there}"
             )
         is_replaced = on_duplicate == "replace" and await self._store.jobs.update_one(
-            _job_commands.cancellable(there["_id"]), _job_commands.replaced(document)
+            _job_commands.cancellable(there), _job_commands.replaced(document)
         )
-        return Enqueued(id=there["_id"], created=False, replaced=is_replaced)
+        return Enqueued(id=there, created=False, replaced=is_replaced)
 
 
 def checked_on_duplicate(value: OnDuplicate) -> OnDuplicate:

@@ -25,6 +25,7 @@ __all__ = (
     "retried",
     "returned",
     "stale",
+    "unstarted",
     "with_key",
 )
 
@@ -80,6 +81,11 @@ def ended(
     }
 
 
+def unstarted(end: Document) -> Document:
+    """End a job that a claim has found, and nobody has started: `attempts` are its starts."""
+    return {**end, "$inc": {"attempts": -1}}
+
+
 def retried(*, at: float, error: str | None) -> Document:
     """Let the job be started again, from `at` on; its attempts stay counted."""
     update = commands.freed(at=at)
@@ -109,17 +115,24 @@ def stale(*, now: float, locked_before: float | None, type: str | None) -> Docum
 def reclaimed(job: Document, *, now: float) -> Document:
     """Match the job as it was found stale.
 
-    Race: a claim, a settlement or an extension since: each changes the token or `available_at`.
+    Race: a claim, a settlement or an extension since: each changes the token or `available_at`; and
+    another reclaimer, which changes the state: where there was no token it would count the job too.
     """
-    return {**commands.held(job["_id"], job["token"]), "available_at": {"$lte": now}}
+    return {
+        "_id": job["_id"],
+        "token": job.get("token"),
+        "state": "processing",
+        "available_at": {"$lte": now},
+    }
 
 
 def cancellable(key: str) -> Document:
     """Match the job while it waits.
 
-    Race: a claim meanwhile sets a token: what runs is not deleted under its worker.
+    Race: a claim meanwhile sets a token: what runs is not deleted under its worker. The state alone
+    does not tell: a claim that failed midway gives back the lease, and leaves it "processing".
     """
-    return {"_id": key, "state": "pending", "token": None}
+    return {"_id": key, "state": {"$in": list(LIVE)}, "token": None}
 
 
 def redriven(job: Document, *, now: float, partition: int) -> Document:

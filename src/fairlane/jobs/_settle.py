@@ -44,6 +44,10 @@ class Settler:
     async def fail(self, jobs: Jobs, error: str | None) -> list[bool]:
         return await self._end(jobs, "failed", _noted(error))
 
+    async def fail_unstarted(self, jobs: Jobs, error: str) -> list[bool]:
+        """Fail jobs that a claim has found and does not hand out."""
+        return await self._end(jobs, "failed", _noted(error), is_started=False)
+
     async def nack(self, job: Job, delay: float, error: str | None) -> Outcome:
         """Race: none about the last attempt: `attempts` are those of this lease, or it is lost."""
         if job.attempts >= job.max_attempts:
@@ -72,11 +76,16 @@ class Settler:
     async def end_unseen(self, match: Document, error: str) -> bool:
         """End a leased job of which only the token is known."""
         update = self.ended("failed", await self._store.now(), None, {"last_error": error})
-        return await self._store.jobs.update_one(match, update)
+        return await self._store.jobs.update_one(match, _job_commands.unstarted(update))
 
-    async def _end(self, jobs: Jobs, state: State, values: Document) -> list[bool]:
+    async def _end(
+        self, jobs: Jobs, state: State, values: Document, *, is_started: bool = True
+    ) -> list[bool]:
         now = await self._store.now()
-        changes = [_change(job, self.ended(state, now, job.unique_key, values)) for job in jobs]
+        changes = []
+        for job in jobs:
+            update = self.ended(state, now, job.unique_key, values)
+            changes.append(_change(job, update if is_started else _job_commands.unstarted(update)))
         return await finish(self._apply_end(changes, state))
 
     async def _apply_end(self, changes: Sequence[Change], state: State) -> list[bool]:

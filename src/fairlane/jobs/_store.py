@@ -28,6 +28,10 @@ CANDIDATES: dict[Hint, tuple[Index, ...]] = {
 }
 
 
+UNREADABLE = (InvalidBSON, LookupError, OverflowError, TypeError, ValueError)
+"""What a document that somebody else has written may raise."""
+
+
 def checked_hint(value: Hint) -> Hint:
     if value not in tuple(CANDIDATES):
         raise ConfigurationError(f"hint must be one of {tuple(CANDIDATES)}, not {value!r}")
@@ -79,15 +83,15 @@ class JobStore(Site):
         return commands.due(partitions=[partition], now=self.clock(), among=among)
 
 
-def readable(documents: Sequence[Any]) -> list[Document]:
-    """Decode documents that were read as bytes; leave out those that cannot be."""
-    decoded = []
+def readable(documents: Sequence[Any]) -> list[Job]:
+    """Return claimed jobs that were read as bytes; leave out what only looks like one."""
+    jobs = []
     for document in documents:
         try:
-            decoded.append(plain(document))
-        except InvalidBSON:
+            jobs.append(job_of(plain(document), is_claimed=True))
+        except UNREADABLE:
             continue
-    return decoded
+    return jobs
 
 
 def job_of(document: Document, *, is_claimed: bool = False) -> Job:
@@ -99,7 +103,7 @@ def job_of(document: Document, *, is_claimed: bool = False) -> Job:
         state=document["state"],
         priority=document["priority"],
         attempts=document["attempts"],
-        max_attempts=document["max_attempts"],
+        max_attempts=int(document["max_attempts"]),
         created_at=instant(document["created_at"]),
         available_at=document.get("available_at"),
         token=document.get("token") if is_claimed else None,
