@@ -26,6 +26,7 @@ from fairlane.jobs._store import Hint, JobStore, checked_hint
 from fairlane.jobs._upkeep import Upkeep
 from fairlane.jobs._view import View
 from fairlane.jobs.model import Enqueued, EnqueuedMany, Job, JobStats, Outcome, Reclaimed
+from fairlane.lease.settings import partition_count
 from fairlane.lease.site import checked_setup
 from fairlane.lease.strategy import Strategy
 from fairlane.opening import Opening, by_url
@@ -430,8 +431,9 @@ class AsyncJobQueue:
 
     async def repartition(self, partitions: int) -> None:
         """Change the number of partitions for all programs, as a transport's is changed."""
+        number = partition_count("partitions", partitions)
         await self._store.ready()
-        await self._store.change_partitions(partitions)
+        await self._store.change_partitions(number)
 
     async def listen(
         self,
@@ -455,7 +457,8 @@ class AsyncJobQueue:
             handler: `async def handle(job)`, or `def handle(job)`, which runs in a thread.
             type: of the jobs to work on.
             poll_interval: seconds between two looks for work when there is none.
-            reclaim_every: seconds between two rounds of `reclaim_stale` and `reconcile`.
+            reclaim_every: seconds between two rounds of `reclaim_stale`, of this type, and
+                `reconcile`.
             batch: so many jobs are claimed together.
             backoff: how long a failed job waits for its next attempt.
         """
@@ -463,15 +466,16 @@ class AsyncJobQueue:
             poll_interval=checks.positive_seconds("poll_interval", poll_interval),
             reclaim_every=checks.positive_seconds("reclaim_every", reclaim_every),
             batch=checks.count("batch", batch),
-            backoff=Backoff() if backoff is None else backoff,
+            backoff=_arguments.backoff(backoff),
         )
+        checked_handler = _arguments.handler(handler)
         request = self._request((_arguments.job_type("type", type),), worker_id, None)
         await self._store.ready()
         listener = Listener(
             self._claimer,
             self._settler,
             self._upkeep,
-            handler=_arguments.handler(handler),
+            handler=checked_handler,
             request=request,
             pace=pace,
         )
