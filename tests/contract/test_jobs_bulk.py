@@ -148,13 +148,13 @@ async def test_bulk_that_refuses_duplicates_tells_them_by_index(queue: AsyncJobQ
 async def test_error_about_one_duplicate_does_not_hide_what_became_of_the_others(
     queue: AsyncJobQueue,
 ) -> None:
-    """The connection ends while the second one is gone through."""
+    """The connection ends before it is known in whose way the second one is."""
     await queue.enqueue("old", "t", unique_key="k")
 
-    async def cut(_: Any) -> list[str]:
+    async def cut(_: Any) -> Any:
         raise AutoReconnect("connection closed")
 
-    queue._enqueuer._same = cut  # type: ignore[method-assign, assignment]
+    queue._enqueuer._taken = cut  # type: ignore[method-assign]
     enqueued = await queue.enqueue_many([1, NewJob(2, unique_key="k"), 3], "t")
     ((index, error),) = enqueued.errors
     assert (index, type(error), enqueued.created) == (1, AutoReconnect, 2)
@@ -165,13 +165,13 @@ async def test_insert_that_the_driver_repeats_makes_one_job(
     queue: AsyncJobQueue, unique_key: str | None
 ) -> None:
     """Its reply was lost, and a server without retryable writes is told again."""
-    insert = queue._store.jobs.insert
+    insert_each = queue._store.jobs.insert_each
 
-    async def twice(documents: Any) -> None:
-        await insert(documents)
-        await insert(documents)
+    async def twice(documents: Any) -> Any:
+        await insert_each(documents)
+        return await insert_each(documents)
 
-    queue._store.jobs.insert = twice  # type: ignore[method-assign]
+    queue._store.jobs.insert_each = twice  # type: ignore[method-assign]
     enqueued = await queue.enqueue(1, "t", unique_key=unique_key)
     assert enqueued.created
     assert [job.id for job in await queue.claim_many(5, "t")] == [enqueued.id]
@@ -182,16 +182,16 @@ async def test_insert_that_is_repeated_after_its_job_was_done_makes_no_other(
 ) -> None:
     """It is gone, and its key is free; but it was created, and done."""
     queue = make_queue(keep_done=0)
-    insert = queue._store.jobs.insert
+    insert_each = queue._store.jobs.insert_each
 
-    async def done_meanwhile(documents: Any) -> None:
-        await insert(documents)
+    async def done_meanwhile(documents: Any) -> Any:
+        await insert_each(documents)
         job = await queue.claim("t")
         assert job is not None
         await queue.ack(job)
-        raise DuplicateKeyError("E11000", 11000)
+        return {0: DuplicateKeyError("E11000", 11000)}
 
-    queue._store.jobs.insert = done_meanwhile  # type: ignore[method-assign]
+    queue._store.jobs.insert_each = done_meanwhile  # type: ignore[method-assign]
     assert (await queue.enqueue(1, "t")).created
     assert await queue.total() == 0
 

@@ -129,7 +129,7 @@ async def test_replace_that_a_claim_overtakes_changes_nothing(
     async def take(_: object) -> None:
         taken.append(await claimed("t"))
 
-    after(queue._enqueuer, "_same", once(take))
+    after(queue._enqueuer, "_taken", once(take))
     again = await queue.enqueue("new", "t", unique_key="k", on_duplicate="replace")
     assert (again.created, again.replaced) == (False, False)
     assert await queue.ack(taken[0])
@@ -142,13 +142,13 @@ async def test_key_that_comes_free_during_an_enqueue_is_taken(
     """Its job ends between the refused insert and the look at it."""
     first = await queue.enqueue("old", "t", unique_key="k")
     job = await claimed("t")
-    same = queue._enqueuer._same
+    taken = queue._enqueuer._taken
 
-    async def late(document: Any) -> list[str]:
+    async def late(refused: Any) -> Any:
         await queue.ack(job)
-        return await same(document)
+        return await taken(refused)
 
-    queue._enqueuer._same = late  # type: ignore[method-assign]
+    queue._enqueuer._taken = late  # type: ignore[method-assign]
     second = await queue.enqueue("new", "t", unique_key="k")
     assert second.created
     assert second.id != first.id

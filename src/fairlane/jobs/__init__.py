@@ -1,6 +1,6 @@
 """The job queue: typed jobs with priorities, delays, attempts and unique keys, each done once."""
 
-from fairlane.jobs._enqueue import NewJob, OnDuplicate
+from fairlane.jobs._drafts import NewJob, OnDuplicate
 from fairlane.jobs._listen import Handler
 from fairlane.jobs._queue import AsyncJobQueue
 from fairlane.jobs._store import Hint

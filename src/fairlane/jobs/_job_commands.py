@@ -18,6 +18,7 @@ __all__ = (
     "cancellable",
     "created",
     "ended",
+    "in_the_way",
     "marks",
     "reclaimed",
     "redriven",
@@ -26,7 +27,6 @@ __all__ = (
     "returned",
     "stale",
     "unstarted",
-    "with_key",
 )
 
 LIVE = ("pending", "processing")
@@ -151,9 +151,13 @@ def redriven(job: Document, *, now: float, partition: int) -> Document:
     }
 
 
-def with_key(type: str, unique_key: str) -> Document:
-    """Match the job of this type that has the key and has not ended."""
-    return {"type": type, "unique_key": unique_key}
+def in_the_way(jobs: Sequence[Document]) -> Document:
+    """Match the jobs that have the ids of these, or keys of them and have not ended."""
+    types = sorted({job["type"] for job in jobs})
+    keys = sorted({job["unique_key"] for job in jobs})
+    ids = [job["_id"] for job in jobs]
+    with_key = {"type": {"$in": types}, "unique_key": {"$in": keys}}
+    return {"$or": [{"_id": {"$in": ids}}, with_key]}
 
 
 def replaced(document: Document) -> Document:

@@ -12,14 +12,14 @@ from fairlane.driver import Driver, close
 from fairlane.errors import ConfigurationError, FairlaneError
 from fairlane.jobs import _arguments
 from fairlane.jobs._claim import Claimer, Request
-from fairlane.jobs._enqueue import (
+from fairlane.jobs._drafts import (
     Draft,
-    Enqueuer,
     NewJob,
     OnDuplicate,
     checked_on_duplicate,
     with_defaults,
 )
+from fairlane.jobs._enqueue import Enqueuer
 from fairlane.jobs._listen import Handler, Listener, Pace
 from fairlane.jobs._settle import Retention, Settler
 from fairlane.jobs._store import Hint, JobStore, checked_hint
