@@ -35,18 +35,18 @@ class Shelves:
         self._layout = layout
         self.looks: list[tuple[list[int], int]] = []
 
-    async def find(self, match: Document, *, limit: int, **_: Any) -> list[Document]:
+    async def look(self, match: Document, *, limit: int, **_: Any) -> list[Any]:
         where = match["partition"]
         partitions = where["$in"] if isinstance(where, dict) else [where]
         self.looks.append((partitions, limit))
         due = [(p, n) for n in range(max(self._layout)) for p in partitions if n < self._layout[p]]
-        return [{"_id": key} for key in due[:limit]]
+        return list(due[:limit])
 
 
 def candidates(layout: Sequence[int], n: int, *, seed: int = 7) -> tuple[list[Any], Shelves]:
-    shelves: Any = Shelves(layout)
+    shelves = Shelves(layout)
     looks = Sweep(len(layout), rng=random.Random(seed)).looks()
-    return asyncio.run(batch.candidates(shelves, WANTED, looks, n, Spread())), shelves
+    return asyncio.run(batch.candidates(shelves.look, WANTED, looks, n, Spread())), shelves
 
 
 @given(

@@ -64,9 +64,17 @@ class Collection:
         return found
 
     async def find(
-        self, match: Document, *, sort: Sort, limit: int, fields: Document | None = None
+        self,
+        match: Document,
+        *,
+        sort: Sort,
+        limit: int,
+        fields: Document | None = None,
+        hint: Sort | None = None,
     ) -> list[Document]:
         cursor = self._raw.find(match, fields).sort(list(sort)).limit(limit).batch_size(ONE_REPLY)
+        if hint is not None:
+            cursor = cursor.hint(list(hint))
         found: list[Document] = await self._run(cursor.to_list(None))
         return found
 

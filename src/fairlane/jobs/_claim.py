@@ -16,6 +16,7 @@ from fairlane.jobs._store import JobStore, readable
 from fairlane.jobs.model import Job
 from fairlane.lease import batch, commands
 from fairlane.lease.batch import Spread, Wanted
+from fairlane.lease.hints import Index
 from fairlane.lease.rounds import Found, Rounds, Skipped
 from fairlane.lease.sweep import Sweep
 
@@ -39,13 +40,14 @@ class Request:
     def token(self) -> str:
         return f"{self.worker_id}:{uuid4().hex}"
 
-    def wanted(self, now: float) -> Wanted:
+    def wanted(self, now: float, hint: Index | None) -> Wanted:
         return Wanted(
             now=now,
             until=now + self.lease,
             sort=ORDER,
             among=_job_commands.among(self.types),
             marks=_job_commands.marks(worker_id=self.worker_id, now=now),
+            hint=hint,
         )
 
 
@@ -71,7 +73,7 @@ class Claimer:
 
     async def _attempt(self, request: Request, partition: int) -> Found[Job]:
         now, token = await self._store.now(), request.token()
-        wanted = request.wanted(now)
+        wanted = request.wanted(now, self._store.hint(request.types))
         leased = await self._store.leaser.lease(
             self._store.jobs.undecoded(),
             commands.due(partitions=[partition], now=now, among=wanted.among),
@@ -79,7 +81,7 @@ class Claimer:
             now=now,
             until=wanted.until,
             sort=wanted.sort,
-            hint=self._store.hint(request.types),
+            hint=wanted.hint,
             marks=wanted.marks,
         )
         if leased is None:
@@ -91,8 +93,10 @@ class Claimer:
         return await self._handed_out(jobs, request)
 
     async def _attempt_many(self, request: Request, n: int, sweep: Sweep) -> Found[Job]:
-        jobs, wanted = self._store.jobs, request.wanted(await self._store.now())
-        keys = await batch.candidates(jobs, wanted, sweep.looks(), n, self._spread)
+        jobs, now = self._store.jobs, await self._store.now()
+        wanted = request.wanted(now, self._store.hint(request.types))
+        look = partial(self._store.leaser.look, jobs)
+        keys = await batch.candidates(look, wanted, sweep.looks(), n, self._spread)
         if not keys:
             return None
         bids = {key: request.token() for key in keys}

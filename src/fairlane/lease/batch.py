@@ -9,16 +9,18 @@ import logging
 import random
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from pymongo.errors import PyMongoError
 
 from fairlane.driver import Collection, Document, Sort
 from fairlane.lease import commands
+from fairlane.lease.hints import Index
 
 __all__ = (
     "WIDEST",
     "Bids",
+    "Look",
     "ReadAll",
     "Spread",
     "Wanted",
@@ -29,6 +31,15 @@ __all__ = (
 
 Bids = Mapping[Any, str]
 """The tokens under which documents are to be leased, by `_id`."""
+
+
+class Look(Protocol):
+    """Returns the `_id`s of the first documents that match; `Leaser.look`, of some collection."""
+
+    async def __call__(
+        self, match: Document, *, sort: Sort, limit: int, hint: Index | None
+    ) -> list[Any]: ...
+
 
 ReadAll = Callable[[Document], Awaitable[list[Document]]]
 
@@ -47,6 +58,7 @@ class Wanted:
         now, until: epoch seconds.
         among: the values that other fields may have.
         marks: what a lease sets besides.
+        hint: the index to look by, where several would do.
     """
 
     now: float
@@ -54,6 +66,7 @@ class Wanted:
     sort: Sort
     among: commands.Choices
     marks: Mapping[str, object] | None = None
+    hint: Index | None = None
 
 
 class Spread:
@@ -86,11 +99,7 @@ class Spread:
 
 
 async def candidates(
-    collection: Collection,
-    wanted: Wanted,
-    looks: Iterable[Sequence[int]],
-    n: int,
-    spread: Spread,
+    look: Look, wanted: Wanted, looks: Iterable[Sequence[int]], n: int, spread: Spread
 ) -> list[Any]:
     """Return the `_id`s of up to `n` due documents, looking into some partitions at a time.
 
@@ -100,8 +109,7 @@ async def candidates(
     for partitions in looks:
         match = commands.due(partitions=partitions, now=wanted.now, among=wanted.among)
         limit = spread.reach(n) - len(found)
-        rows = await collection.find(match, sort=wanted.sort, limit=limit, fields={"_id": 1})
-        found += (row["_id"] for row in rows)
+        found += await look(match, sort=wanted.sort, limit=limit, hint=wanted.hint)
         if len(found) >= n:
             break
     return spread.draw(found, n)

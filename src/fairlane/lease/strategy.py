@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
-from typing import Literal, get_args
+from typing import Any, Literal, TypeVar, get_args
 
 from pymongo.errors import OperationFailure, PyMongoError
 
@@ -22,6 +22,8 @@ __all__ = (
     "checked_strategy",
     "is_hint_refused",
 )
+
+T = TypeVar("T")
 
 ReadBack = Callable[[Document], Awaitable[Document | None]]
 
@@ -136,14 +138,24 @@ class Leaser:
         update = commands.claimed(token=token, until=until, marks=marks)
         read = partial(self._read_back, collection, token, now, read_back)
         attempt = partial(self._attempt, collection, match, update, sort, read)
+        return await self._hinted(hint, attempt)
+
+    async def look(
+        self, collection: Collection, match: Document, *, sort: Sort, limit: int, hint: Index | None
+    ) -> list[Any]:
+        """Return the `_id`s of the first matches; nothing is leased. `hint` as for `lease`."""
+        look = partial(collection.find, match, sort=sort, limit=limit, fields={"_id": 1})
+        return [found["_id"] for found in await self._hinted(hint, lambda by: look(hint=by))]
+
+    async def _hinted(self, hint: Index | None, call: Callable[[Index | None], Awaitable[T]]) -> T:
         if hint is not None and hint not in self._refused:
             try:
-                return await attempt(hint)
+                return await call(hint)
             except OperationFailure as error:
                 if not _is_about_hint(error):
                     raise
                 self._refuse(hint, error)
-        return await attempt(None)
+        return await call(None)
 
     async def _attempt(
         self,

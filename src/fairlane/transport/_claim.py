@@ -87,7 +87,8 @@ class Claimer(Generic[E]):
             among=_group_commands.among(request.min_priority),
         )
         locks = self._store.locks
-        keys = await batch.candidates(locks, wanted, sweep.looks(), n, self._spread)
+        look = partial(self._store.leaser.look, locks)
+        keys = await batch.candidates(look, wanted, sweep.looks(), n, self._spread)
         if not keys:
             return None
         bids = {key: request.token() for key in keys}
