@@ -1,5 +1,6 @@
 """Arguments of the verbs, checked before anything is written."""
 
+import inspect
 import os
 import socket
 from collections.abc import Iterable
@@ -70,6 +71,8 @@ def worker_id(value: object) -> str:
 def handler(value: Handler) -> Handler:
     if not callable(value):
         raise ConfigurationError(f"handler must be a function of one job, not {value!r:.100}")
+    if inspect.isgeneratorfunction(value) or inspect.isasyncgenfunction(value):
+        raise ConfigurationError("handler must not contain `yield`: nobody would run its body")
     return value
 
 

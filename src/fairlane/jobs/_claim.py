@@ -59,6 +59,7 @@ class Claimer:
         self._spread = Spread()
 
     async def claim(self, request: Request) -> Job | None:
+        await self._store.ready()
         span = self._store.partitioning.span
         attempt = partial(self._attempt, request)
         return await self._rounds.one(span, attempt, visibility=request.lease)
@@ -67,6 +68,7 @@ class Claimer:
         if n == 1:  # by one command less
             job = await self.claim(request)
             return [] if job is None else [job]
+        await self._store.ready()
         span = self._store.partitioning.span
         attempt = partial(self._attempt_many, request, n)
         return await self._rounds.many(span, attempt, visibility=request.lease)
@@ -96,7 +98,8 @@ class Claimer:
         jobs, now = self._store.jobs, await self._store.now()
         wanted = request.wanted(now, self._store.hint(request.types))
         look = partial(self._store.leaser.look, jobs)
-        keys = await batch.candidates(look, wanted, sweep.looks(), n, self._spread)
+        looks = sweep.looks(ranges=wanted.ranges)
+        keys = await batch.candidates(look, wanted, looks, n, self._spread)
         if not keys:
             return None
         bids = {key: request.token() for key in keys}

@@ -9,7 +9,14 @@ from fairlane.checks import Seconds
 from fairlane.errors import ConfigurationError
 from fairlane.payload import as_bson
 
-__all__ = ("Draft", "NewJob", "OnDuplicate", "checked_on_duplicate", "with_defaults")
+__all__ = (
+    "Draft",
+    "NewJob",
+    "OnDuplicate",
+    "checked_defaults",
+    "checked_on_duplicate",
+    "with_defaults",
+)
 
 OnDuplicate = Literal["skip", "replace", "raise"]
 ON_DUPLICATE = ("skip", "replace", "raise")
@@ -64,6 +71,13 @@ def checked_on_duplicate(value: OnDuplicate) -> OnDuplicate:
     if value not in ON_DUPLICATE:
         raise ConfigurationError(f"on_duplicate must be one of {ON_DUPLICATE}, not {value!r}")
     return value
+
+
+def checked_defaults(defaults: NewJob) -> None:
+    """Refuse what would be wrong for every job that leaves it out."""
+    Draft.checked(
+        replace(defaults, type="any" if defaults.type is None else defaults.type), max_attempts=1
+    )
 
 
 def with_defaults(item: Any, defaults: NewJob) -> NewJob:

@@ -134,8 +134,9 @@ class Enqueuer:
 
     async def _replace(self, met: Sequence[Document], rivals: Mapping[str, str]) -> set[str]:
         """Give waiting jobs what was to be enqueued; return the ids of what was taken over."""
+        now = await self._store.now()
         changes = [
-            (_job_commands.cancellable(rivals[_key(each)]), _job_commands.replaced(each))
+            (_job_commands.cancellable(rivals[_key(each)], now=now), _job_commands.replaced(each))
             for each in met
         ]
         told = await self._store.driver.update_and_tell(self._store.jobs, changes)

@@ -26,6 +26,7 @@ __all__ = (
     "retried",
     "returned",
     "stale",
+    "still_ended",
     "unstarted",
 )
 
@@ -81,6 +82,14 @@ def ended(
     }
 
 
+def still_ended(keys: Sequence[str], state: str) -> Document:
+    """Match these jobs while they are as they ended.
+
+    Race: a redrive since: it changes the state, so what runs again is not deleted.
+    """
+    return {"_id": {"$in": list(keys)}, "state": state}
+
+
 def unstarted(end: Document) -> Document:
     """End a job that a claim has found, and nobody has started: `attempts` are its starts."""
     return {**end, "$inc": {"attempts": -1}}
@@ -126,13 +135,15 @@ def reclaimed(job: Document, *, now: float) -> Document:
     }
 
 
-def cancellable(key: str) -> Document:
-    """Match the job while it waits.
+def cancellable(key: str, *, now: float) -> Document:
+    """Match the job while nobody works on it: it waits, or its lease is over.
 
-    Race: a claim meanwhile sets a token: what runs is not deleted under its worker. The state alone
-    does not tell: a claim that failed midway gives back the lease, and leaves it "processing".
+    Race: a claim meanwhile sets a token and moves `available_at`: what runs is not deleted under
+    its worker. The state does not tell: a claim that failed midway gives back the lease, and leaves
+    it "processing".
     """
-    return {"_id": key, "state": {"$in": list(LIVE)}, "token": None}
+    is_free = [{"token": None}, {"available_at": {"$lte": now}}]
+    return {"_id": key, "state": {"$in": list(LIVE)}, "$or": is_free}
 
 
 def redriven(job: Document, *, now: float, partition: int) -> Document:
@@ -161,6 +172,10 @@ def in_the_way(jobs: Sequence[Document]) -> Document:
 
 
 def replaced(document: Document) -> Document:
-    """Let a waiting job be as one that was to be enqueued, but for its id and its place."""
+    """Let a waiting job be as one that was to be enqueued, but for its id and its place.
+
+    Whoever held it before, and comes late, must not end the new one: the token goes.
+    """
     fields = ("payload", "priority", "available_at", "max_attempts")
-    return {"$set": {name: document[name] for name in fields} | {"attempts": 0}}
+    fresh = {"state": "pending", "token": None, "attempts": 0}
+    return {"$set": {name: document[name] for name in fields} | fresh}

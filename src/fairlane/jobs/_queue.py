@@ -6,7 +6,8 @@ from types import TracebackType
 from typing import Any, Self
 
 from fairlane import checks
-from fairlane.checks import Seconds
+from fairlane.announcing import Announcer
+from fairlane.checks import MOST_AT_ONCE, Seconds
 from fairlane.clock import Clock
 from fairlane.driver import Driver, close
 from fairlane.errors import ConfigurationError, FairlaneError
@@ -16,6 +17,7 @@ from fairlane.jobs._drafts import (
     Draft,
     NewJob,
     OnDuplicate,
+    checked_defaults,
     checked_on_duplicate,
     with_defaults,
 )
@@ -109,7 +111,7 @@ class AsyncJobQueue:
             failed=_arguments.retention("keep_failed", keep_failed),
         )
         self._owns_client = False
-        self._listeners: list[Callable[[], object]] = []
+        self._announcer = Announcer()
         self._store = store = JobStore(Driver(client), setup, checked_hint(hint))
         self._enqueuer = Enqueuer(store)
         self._settler = Settler(store, kept)
@@ -208,7 +210,7 @@ class AsyncJobQueue:
         draft = Draft.checked(job, max_attempts=self._max_attempts)
         await self._store.ready()
         enqueued = await self._enqueuer.enqueue(draft, on_duplicate)
-        self._notify()
+        self._announcer.announce()
         return enqueued
 
     async def enqueue_many(
@@ -220,24 +222,25 @@ class AsyncJobQueue:
         delay: Seconds | None = None,
         run_at: datetime | None = None,
         max_attempts: int | None = None,
-        unique_key: str | None = None,
         on_duplicate: OnDuplicate = "skip",
     ) -> EnqueuedMany:
-        """Add many jobs in one command (one or two more for each whose unique key is taken).
+        """Add many jobs in one command, and one or two more if unique keys are taken.
 
         Each item is a payload, or a `NewJob` with options of its own; the arguments are those of
         `enqueue`, for what the items leave out. A bad item does not keep the others from being
-        stored: its error is in `errors`, with its index.
+        stored: its error is in `errors`, with its index, and so is the `Duplicate` of one whose key
+        is taken if `on_duplicate` is "raise".
 
         Raises:
             ConfigurationError: a bad argument; nothing was written.
         """
         checked_on_duplicate(on_duplicate)
-        defaults = NewJob(None, type, priority, delay, run_at, max_attempts, unique_key)
+        defaults = NewJob(None, type, priority, delay, run_at, max_attempts)
+        checked_defaults(defaults)
         drafts = [self._draft(item, defaults) for item in _items(payloads)]
         await self._store.ready()
         enqueued = await self._enqueuer.enqueue_many(drafts, on_duplicate)
-        self._notify()
+        self._announcer.announce()
         return enqueued
 
     def _draft(self, item: Any, defaults: NewJob) -> Draft | Exception:
@@ -262,7 +265,6 @@ class AsyncJobQueue:
             lease: seconds, above 0.
         """
         request = self._request(types, worker_id, lease)
-        await self._store.ready()
         return await self._claimer.claim(request)
 
     dequeue = claim
@@ -274,13 +276,13 @@ class AsyncJobQueue:
         worker_id: str | None = None,
         lease: Seconds | None = None,
     ) -> list[Job]:
-        """Lease up to `n` jobs in three commands, or four where one partition has not enough.
+        """Lease up to `n` jobs (1 to 1,000), in three commands or four.
 
-        Fewer than `n` if no more are due, or if others were quicker; none only if none is due.
+        Fewer than `n` if no more are due, or if others were quicker; none only if none is due, or
+        if the database is so slow that all leases came too late. Arguments are those of `claim`.
         """
-        checks.count("n", n)
+        checks.count("n", n, most=MOST_AT_ONCE)
         request = self._request(types, worker_id, lease)
-        await self._store.ready()
         return await self._claimer.claim_many(request, n)
 
     async def ack(self, job: Job, result: Any = None) -> bool:
@@ -330,6 +332,12 @@ class AsyncJobQueue:
         (is_held,) = await self._settler.release([held])
         return is_held
 
+    async def release_many(self, jobs: Iterable[Job]) -> list[bool]:
+        """Give jobs back as `release` does, in one command; return the results in order."""
+        held = _arguments.jobs(jobs)
+        await self._store.ready()
+        return await self._settler.release(held)
+
     async def extend(self, job: Job, lease: Seconds | None = None) -> Job:
         """Hold the job for at least `lease` seconds from now; return it with its new end.
 
@@ -354,7 +362,6 @@ class AsyncJobQueue:
         """
         seconds = None if older_than is None else checks.seconds("older_than", older_than)
         kind = None if type is None else _arguments.job_type("type", type)
-        await self._store.ready()
         return await self._upkeep.reclaim(seconds, kind)
 
     async def size(self, type: str | None = None) -> int:
@@ -398,7 +405,7 @@ class AsyncJobQueue:
         kind = None if type is None else _arguments.job_type("type", type)
         await self._store.ready()
         number = await self._upkeep.redrive(key, kind)
-        self._notify()
+        self._announcer.announce()
         return number
 
     async def purge(self, type: str | None = None) -> int:
@@ -425,8 +432,6 @@ class AsyncJobQueue:
         Measures now and then which index suits claims, too. Safe at any time and from many
         processes; a loop in the background should call it each minute or so.
         """
-        await self._store.ready()
-        await self._store.measure_hints()
         return await self._upkeep.reconcile()
 
     async def repartition(self, partitions: int) -> None:
@@ -491,7 +496,6 @@ class AsyncJobQueue:
         Raises:
             ConfigurationError: an index stands in the way, or the user may not create any.
         """
-        await self._store.ready()
         await self._store.ensure_indexes()
 
     async def clear(self) -> int:
@@ -501,7 +505,6 @@ class AsyncJobQueue:
 
     async def drop(self) -> None:
         """Drop the collection and its settings."""
-        await self._store.ready()
         await self._upkeep.drop()
 
     async def close(self) -> None:
@@ -512,12 +515,7 @@ class AsyncJobQueue:
 
     def subscribe(self, callback: Callable[[], object]) -> Callable[[], None]:
         """Call `callback` after each enqueue through this object; return what ends that."""
-        self._listeners.append(callback)
-        return lambda: self._listeners.remove(callback)
-
-    def _notify(self) -> None:
-        for callback in tuple(self._listeners):
-            callback()
+        return self._announcer.subscribe(callback)
 
     def _request(
         self, types: tuple[str, ...], worker_id: str | None, lease: Seconds | None

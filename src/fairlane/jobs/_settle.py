@@ -1,9 +1,12 @@
 """Settle: the one conditional write that ends or moves the lease of a job."""
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
+
+from pymongo.errors import PyMongoError
 
 from fairlane.clock import instant
 from fairlane.driver import Change, Document
@@ -15,6 +18,8 @@ from fairlane.lease import commands
 from fairlane.shield import finish
 
 __all__ = ("Retention", "Settler")
+
+logger = logging.getLogger(__name__)
 
 MAX_TEXT = 4_000
 """Characters of an error that are kept."""
@@ -101,8 +106,14 @@ class Settler:
             match["_id"] for (match, _), is_ended in zip(changes, ended, strict=True) if is_ended
         ]
         if ids and not is_kept:
-            await self._store.jobs.delete_many({"_id": {"$in": ids}, "state": state})
+            await self._delete(_job_commands.still_ended(ids, state))
         return ended
+
+    async def _delete(self, match: Document) -> None:
+        try:
+            await self._store.jobs.delete_many(match)
+        except PyMongoError:
+            logger.warning("jobs that have ended are deleted by the server", exc_info=True)
 
     async def _apply(self, changes: Sequence[Change]) -> list[bool]:
         return await self._store.driver.update_and_tell(self._store.jobs, changes)

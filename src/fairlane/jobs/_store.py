@@ -1,5 +1,6 @@
 """Where one job queue keeps its documents, and by which index it claims them."""
 
+import asyncio
 from collections.abc import Sequence
 from typing import Any, Literal
 
@@ -40,12 +41,15 @@ def checked_hint(value: Hint) -> Hint:
 
 class JobStore(Site):
     SETTINGS = "settings:jobs"
+    NAME = "queue"
 
     def __init__(self, driver: Driver, setup: Setup, hint: Hint) -> None:
         super().__init__(driver, setup)
         self.jobs = driver.collection(setup.db_name, f"{setup.prefix}_jobs")
         self._candidates = CANDIDATES[hint]
         self._asked: Sequence[str] = ()
+        self._measured: Sequence[str] = ()
+        self._measuring = asyncio.Lock()
         self._hints = Hints(
             self._candidates,
             by_explaining(self.jobs, self._asked_for, sort=commands.order_by("priority")),
@@ -63,11 +67,13 @@ class JobStore(Site):
 
     async def drop(self) -> None:
         await self.jobs.drop()
-        await self.counters.delete_one({"_id": self.SETTINGS})
-        self._is_ready = False
+        await self.drop_counters(f"^{self.SETTINGS}$")
 
     def hint(self, types: Sequence[str]) -> Index | None:
-        """Return the index to name in a claim of these types; of any type it can be but one."""
+        """Return the index to name in a claim of these types; of any type it can be but one.
+
+        One choice serves all types. It is measured for those that were asked for last.
+        """
         if not types:
             return BY_PRIORITY
         self._asked = types
@@ -75,11 +81,13 @@ class JobStore(Site):
 
     async def measure_hints(self) -> None:
         """Find out which index suits the claims that were made last, if that is due."""
-        if self._asked and await self._hints.measure(self.partitioning.span):
-            self.leaser.hint_again()
+        async with self._measuring:
+            self._measured = self._asked  # others may be asked for meanwhile
+            if self._measured and await self._hints.measure(self.partitioning.span):
+                self.leaser.hint_again()
 
     def _asked_for(self, partition: int) -> Document:
-        among = _job_commands.among(self._asked)
+        among = _job_commands.among(self._measured)
         return commands.due(partitions=[partition], now=self.clock(), among=among)
 
 

@@ -35,6 +35,7 @@ class Upkeep:
 
     async def reclaim(self, older_than: float | None, type: str | None) -> Reclaimed:
         """Put jobs back whose leases are over, at once instead of at their next claim."""
+        await self._store.ready()
         now = await self._store.now()
         before = None if older_than is None else now - older_than
         match = _job_commands.stale(now=now, locked_before=before, type=type)
@@ -50,7 +51,8 @@ class Upkeep:
         return Reclaimed(requeued=requeued, failed=failed)
 
     async def cancel(self, key: str) -> bool:
-        return await self._store.jobs.delete_one(_job_commands.cancellable(key))
+        now = await self._store.now()
+        return await self._store.jobs.delete_one(_job_commands.cancellable(key, now=now))
 
     async def redrive(self, key: str | None, type: str | None) -> int:
         """Give failed jobs all their attempts again; one whose unique key is taken stays failed."""
@@ -87,7 +89,12 @@ class Upkeep:
         return is_forced
 
     async def reconcile(self) -> int:
-        """Put every job where claimers look; when all are there they need not look elsewhere."""
+        """Put every job where claimers look; when all are there they need not look elsewhere.
+
+        Learns which index suits claims, too, if that is due.
+        """
+        await self._store.ready()
+        await self._store.measure_hints()
         await self._store.now()  # tells by which number jobs are placed
         match = {**commands.misplaced(self._store.placing()), **ALIVE}
         done = await self._reconciler.run(self._store.jobs, match, now=self._store.clock)
@@ -96,7 +103,8 @@ class Upkeep:
         return done.adopted + done.moved
 
     async def _requeue(self, jobs: list[Document], now: float) -> int:
-        update: Document = {"$set": {"state": "pending", "token": None}}
+        """The token stays: a late holder may settle until somebody else has claimed."""
+        update: Document = {"$set": {"state": "pending"}}
         return await self._apply([(_job_commands.reclaimed(job, now=now), update) for job in jobs])
 
     async def _fail(self, jobs: list[Document], now: float) -> int:

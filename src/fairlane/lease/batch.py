@@ -6,6 +6,7 @@ candidate that another claimer was quicker to lease is lost, and nothing else ha
 """
 
 import logging
+import math
 import random
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -67,6 +68,11 @@ class Wanted:
     among: commands.Choices
     marks: Mapping[str, object] | None = None
     hint: Index | None = None
+
+    @property
+    def ranges(self) -> int:
+        """In how many ranges of an index it is that each partition has of these."""
+        return math.prod(map(len, self.among.values()))
 
 
 class Spread:

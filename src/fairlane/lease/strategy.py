@@ -34,6 +34,7 @@ FIND: Strategy = "find_one_and_update"
 UPDATE: Strategy = "update_one"
 
 SORTED_UPDATE_WIRE_VERSION = 25  # MongoDB 8.0
+HINT_WIRE_VERSION = 9  # MongoDB 4.4: of findAndModify
 DISTRUST = 60.0
 """Seconds for which a server that rejected a sorted update is not asked for another one."""
 
@@ -138,7 +139,8 @@ class Leaser:
         update = commands.claimed(token=token, until=until, marks=marks)
         read = partial(self._read_back, collection, token, now, read_back)
         attempt = partial(self._attempt, collection, match, update, sort, read)
-        return await self._hinted(hint, attempt)
+        can_hint = self._driver.wire_version >= HINT_WIRE_VERSION
+        return await self._hinted(hint if can_hint else None, attempt)
 
     async def look(
         self, collection: Collection, match: Document, *, sort: Sort, limit: int, hint: Index | None

@@ -88,7 +88,8 @@ class Claimer(Generic[E]):
         )
         locks = self._store.locks
         look = partial(self._store.leaser.look, locks)
-        keys = await batch.candidates(look, wanted, sweep.looks(), n, self._spread)
+        looks = sweep.looks(ranges=wanted.ranges)
+        keys = await batch.candidates(look, wanted, looks, n, self._spread)
         if not keys:
             return None
         bids = {key: request.token() for key in keys}
