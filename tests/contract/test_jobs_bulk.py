@@ -154,7 +154,7 @@ async def test_error_about_one_duplicate_does_not_hide_what_became_of_the_others
     async def cut(_: Any) -> Any:
         raise AutoReconnect("connection closed")
 
-    queue._enqueuer._taken = cut  # type: ignore[method-assign]
+    queue._enqueuer._taken = cut  # type: ignore[method-assign, assignment]
     enqueued = await queue.enqueue_many([1, NewJob(2, unique_key="k"), 3], "t")
     ((index, error),) = enqueued.errors
     assert (index, type(error), enqueued.created) == (1, AutoReconnect, 2)

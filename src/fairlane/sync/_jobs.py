@@ -116,7 +116,7 @@ class JobQueue(Facade[AsyncJobQueue]):
         on_duplicate: OnDuplicate = "skip",
     ) -> EnqueuedMany:
         """Add many jobs in one command; bad items are told by their index."""
-        held = payloads if isinstance(payloads, str | bytes | dict) else list(payloads)
+        held = _read(payloads)
         return self._call(
             lambda q: q.enqueue_many(
                 held,
@@ -159,7 +159,7 @@ class JobQueue(Facade[AsyncJobQueue]):
 
     def ack_many(self, jobs: Iterable[Job]) -> int:
         """End each job as `ack` does; return how many were held."""
-        held = jobs if isinstance(jobs, str | Job) else list(jobs)
+        held = _read(jobs)
         return self._call(lambda q: q.ack_many(held))
 
     def nack(self, job: Job, *, delay: Seconds = 0.0, error: str | None = None) -> Outcome:
@@ -275,6 +275,12 @@ class JobQueue(Facade[AsyncJobQueue]):
     def drop(self) -> None:
         """Drop the collection and its settings."""
         self._call(lambda q: q.drop())
+
+
+def _read(items: Iterable[Any]) -> Iterable[Any]:
+    """Read an iterable in the thread of the caller; what is none is for the queue to refuse."""
+    is_one = isinstance(items, str | bytes | dict) or not isinstance(items, Iterable)
+    return items if is_one else list(items)
 
 
 async def _give_back(queue: AsyncJobQueue, jobs: list[Job]) -> None:
