@@ -139,10 +139,32 @@ async def test_cancel_leaves_a_job_at_work_alone(
     await queue.enqueue(1, "t")
     job = await claimed("t")
     assert not await queue.cancel(job.id)
-    clock.advance(1_000)
-    assert not await queue.cancel(job.id)  # its worker may be late, and settle yet
     assert await queue.ack(job)
     assert not await queue.cancel(job.id)
+
+
+@pytest.mark.parametrize("is_reclaimed", [False, True])
+async def test_cancel_deletes_a_job_whose_lease_is_over(
+    queue: AsyncJobQueue, claimed: Claimed, clock: ManualClock, is_reclaimed: bool
+) -> None:
+    await queue.enqueue(1, "t")
+    job = await claimed("t")
+    clock.advance(1_000)
+    if is_reclaimed:
+        await queue.reclaim_stale()
+    assert await queue.cancel(job.id)
+    assert not await queue.ack(job)
+
+
+async def test_late_worker_may_settle_what_was_put_back_and_nobody_claimed(
+    queue: AsyncJobQueue, claimed: Claimed, clock: ManualClock
+) -> None:
+    await queue.enqueue(1, "t")
+    job = await claimed("t")
+    clock.advance(1_000)
+    await queue.reclaim_stale()
+    assert await queue.ack(job)
+    assert (await queue.stats()).done == 1
 
 
 async def test_redrive_takes_failed_jobs_only(queue: AsyncJobQueue, claimed: Claimed) -> None:

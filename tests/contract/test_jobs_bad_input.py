@@ -9,7 +9,7 @@ from uuid import UUID
 
 import pytest
 
-from fairlane import AsyncJobQueue, ConfigurationError, PayloadError
+from fairlane import AsyncJobQueue, ConfigurationError, NewJob, PayloadError
 from fairlane.retry import Backoff
 
 Snapshot = Callable[[], Awaitable[dict[str, Any]]]
@@ -51,13 +51,24 @@ async def test_bad_option_is_refused_by_its_name(
 
 
 @pytest.mark.parametrize(("name", "value"), OPTIONS, ids=repr)
-async def test_bad_option_of_all_is_an_error_of_each(
+async def test_bad_option_of_one_of_many_is_an_error_of_that_one(
     queue: AsyncJobQueue, name: str, value: Any
 ) -> None:
-    enqueued = await queue.enqueue_many([1], "t", **{name: value})
+    enqueued = await queue.enqueue_many([NewJob(1, **{name: value}), 2], "t")
     with pytest.raises(ConfigurationError, match=name):
         raise_only(enqueued.errors)
-    assert await queue.total() == 0
+    assert await queue.total() == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [each for each in OPTIONS if each[0] != "unique_key"], ids=repr
+)
+async def test_bad_option_of_all_is_refused_before_anything_is_written(
+    queue: AsyncJobQueue, snapshot: Snapshot, name: str, value: Any
+) -> None:
+    with pytest.raises(ConfigurationError, match=name):
+        await queue.enqueue_many([NewJob(1, priority=1)], "t", **{name: value})
+    assert await snapshot() == UNTOUCHED
 
 
 @pytest.mark.parametrize("type", NOT_A_TEXT, ids=repr)

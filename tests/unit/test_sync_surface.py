@@ -29,6 +29,7 @@ ARGUMENTS: dict[str, tuple[Any, ...]] = {
     "ack_many": ([],),
     "nack": (None,),
     "nack_many": ([],),
+    "release_many": ([],),
     "extend": (None,),
     "release": (None,),
     "dead_letter": (None, "why"),

@@ -112,8 +112,8 @@ class Settings:
             raise ConfigurationError(
                 f"{self._key!r} in {counters.name!r} is set to partitions={found.partitions}, this "
                 f"program asks for partitions={self._wanted}: leave partitions out to use what is "
-                f"stored, or change it for all programs, by a {self._product} that was opened without partitions: "
-                f"`await {self._product}.repartition({self._wanted})`"
+                f"stored, or change it for all programs, by a {self._product} that was opened "
+                f"without partitions: `await {self._product}.repartition({self._wanted})`"
             )
         return found
 

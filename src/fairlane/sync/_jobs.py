@@ -112,7 +112,6 @@ class JobQueue(Facade[AsyncJobQueue]):
         delay: Seconds | None = None,
         run_at: datetime | None = None,
         max_attempts: int | None = None,
-        unique_key: str | None = None,
         on_duplicate: OnDuplicate = "skip",
     ) -> EnqueuedMany:
         """Add many jobs in one command; bad items are told by their index."""
@@ -125,7 +124,6 @@ class JobQueue(Facade[AsyncJobQueue]):
                 delay=delay,
                 run_at=run_at,
                 max_attempts=max_attempts,
-                unique_key=unique_key,
                 on_duplicate=on_duplicate,
             )
         )
@@ -173,6 +171,11 @@ class JobQueue(Facade[AsyncJobQueue]):
     def release(self, job: Job) -> bool:
         """Give the job back at once without counting the attempt. Returns as `ack`."""
         return self._call(lambda q: q.release(job))
+
+    def release_many(self, jobs: Iterable[Job]) -> list[bool]:
+        """Give jobs back as `release` does, in one command; return the results in order."""
+        held = _read(jobs)
+        return self._call(lambda q: q.release_many(held))
 
     def extend(self, job: Job, lease: Seconds | None = None) -> Job:
         """Hold the job for at least `lease` seconds from now; raises `JobLost` if it is lost."""
@@ -284,5 +287,4 @@ def _read(items: Iterable[Any]) -> Iterable[Any]:
 
 
 async def _give_back(queue: AsyncJobQueue, jobs: list[Job]) -> None:
-    for job in jobs:
-        await queue.release(job)
+    await queue.release_many(jobs)
