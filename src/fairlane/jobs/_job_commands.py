@@ -160,7 +160,7 @@ def in_the_way(jobs: Sequence[Document]) -> Document:
     return {"$or": [{"_id": {"$in": ids}}, with_key]}
 
 
-def replaced(document: Document) -> Document:
+def replaced(document: Mapping[str, Any]) -> Document:
     """Let a waiting job be as one that was to be enqueued, but for its id and its place."""
     fields = ("payload", "priority", "available_at", "max_attempts")
     return {"$set": {name: document[name] for name in fields} | {"attempts": 0}}
