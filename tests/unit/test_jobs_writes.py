@@ -65,6 +65,7 @@ def test_update_leaves_alone_what_a_job_is(update: Document) -> None:
 
 
 def test_new_job_has_every_field_that_a_claim_looks_at() -> None:
+    """A12.18 in a queue whose attempts are never missing."""
     for index in (BY_TYPE, BY_PRIORITY):
         assert {name for name, _ in index} <= NEW.keys()
     assert (NEW["token"], NEW["attempts"], NEW["state"]) == (None, 0, "pending")
