@@ -184,6 +184,7 @@ async def test_epoch_grows_with_every_lease(
 async def test_attempts_begin_anew_with_a_redrive(
     queue: AsyncJobQueue, claimed: Claimed, clock: ManualClock
 ) -> None:
+    """A12.16."""
     await queue.enqueue(1, "t", max_attempts=2)
     await die(queue, clock)
     await queue.fail(await claimed("t"))

@@ -118,7 +118,7 @@ async def test_queue_works_without_its_indexes(
 
 
 async def test_claims_name_the_measured_index(queue: AsyncJobQueue) -> None:
-    """Of any type it can be but one; before the first measurement it is the one by type."""
+    """A12.24. Of any type it can be but one; before the first measurement it is the one by type."""
     await queue.enqueue_many(range(3), "t")
     await queue.claim("t")
     assert queue._store.hint(()) == BY_PRIORITY

@@ -295,5 +295,5 @@ async def test_listener_that_has_ended_is_woken_no_more(queue: AsyncJobQueue, st
     task = start(Handled())
     await asyncio.sleep(0)
     await stop(task)
-    assert queue._listeners == []
+    assert not queue._announcer._callbacks
     await queue.enqueue(1, "t")

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from contract.batches import after, once
-from fairlane import AsyncJobQueue, AsyncMongoTransport, ConfigurationError
+from fairlane import AsyncJobQueue, AsyncMongoTransport, ConfigurationError, Job
 from fairlane.lease.settings import REREAD, SWITCH
 from fairlane.schema import partition_of
 from fairlane.testing import ManualClock
@@ -201,3 +201,67 @@ async def test_jobs_are_moved_after_a_change_and_claimers_stop_looking_elsewhere
     assert {job["partition"] for job in await stored()} == {0, 1}
     assert (queue.partitions, queue._store.partitioning.span) == (2, 2)
     assert await drained(queue) == list(range(24))
+
+
+async def test_listener_learns_of_another_number_while_it_listens(
+    make_program: MakeQueue, clock: ManualClock
+) -> None:
+    """It calls no verb of the queue that would look at the settings for it."""
+    listening, other = make_program(), make_program()
+    handled, is_done = set[Any](), asyncio.Event()
+
+    async def handle(job: Job) -> None:
+        handled.add(job.payload)
+        if len(handled) == 20:
+            is_done.set()
+
+    task = asyncio.ensure_future(listening.listen(handle, "t", poll_interval=0.01))
+    await other.repartition(8)
+    clock.advance(SWITCH + REREAD)
+    await other.enqueue_many(range(20), "t")
+    async with asyncio.timeout(20):
+        await is_done.wait()
+    task.cancel()
+    await asyncio.wait((task,))
+    assert listening.partitions == 8
+
+
+async def test_drop_of_the_transport_leaves_the_number_of_the_jobs(
+    make_program: MakeQueue, client: Any, db_name: str, clock: ManualClock
+) -> None:
+    queue = make_program(partitions=4)
+    await queue.enqueue(1, "t")
+    transport: AsyncMongoTransport[Any] = AsyncMongoTransport(client, db_name, clock=clock)
+    await transport.publish("g", 1)
+    await transport.drop()
+    assert await make_program().claim("t") is not None
+    assert await transport.publish("g", 1) == 1
+
+
+async def test_error_about_the_number_names_what_changes_it(make_queue: MakeQueue) -> None:
+    await make_queue().total()
+    with pytest.raises(ConfigurationError, match=r"await queue\.repartition\(8\)"):
+        await make_queue(partitions=8).total()
+
+
+async def test_settings_that_cannot_be_read_any_more_do_not_stop_a_settlement(
+    make_program: MakeQueue,
+    database: Any,
+    clock: ManualClock,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    queue = make_program(partitions=4)
+    await queue.enqueue(1, "t")
+    job = await queue.claim("t", lease=600)
+    assert job is not None
+    damaged = {"$set": {"partitions": "many"}}
+    await database["fairlane_counters"].update_one({"_id": "settings:jobs"}, damaged)
+    clock.advance(REREAD)
+    assert await queue.ack(job)
+    assert queue.partitions == 4
+    assert "settings cannot be read" in caplog.text
+
+
+async def test_making_indexes_does_not_decide_the_number(make_queue: MakeQueue) -> None:
+    await make_queue(partitions=None).ensure_indexes()
+    assert await make_queue(partitions=8).total() == 0

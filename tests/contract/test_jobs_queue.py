@@ -197,7 +197,7 @@ async def test_nack_with_a_delay_keeps_the_job_away_for_it(
 async def test_exhausted_job_is_failed_at_once_and_never_claimed_again(
     queue: AsyncJobQueue, claimed: Claimed, clock: ManualClock
 ) -> None:
-    """B6.26: not at the next claim, which a delay would put off."""
+    """B6.26 and A12.61: not at the next claim, which a delay would put off."""
     await queue.enqueue(1, "test-job", max_attempts=3)
     for _ in range(3):
         assert await queue.nack(await claimed("test-job"))

@@ -182,3 +182,16 @@ async def test_deletion_that_fails_leaves_a_done_job_that_expires(
     assert all("expires_at" in job for job in await stored())
     clock.advance(1_000)
     assert await queue.claim("t") is None
+
+
+async def test_settlement_stands_where_the_deletion_after_it_fails(
+    make_queue: Any, fail_command: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    """`expires_at` lets the server delete what could not be deleted at once."""
+    queue = make_queue(keep_done=0)
+    await queue.enqueue_many([1, 2], "t")
+    jobs = await queue.claim_many(2, "t")
+    await fail_command("delete", errorCode=8000)
+    assert await queue.ack_many(jobs) == 2
+    assert "deleted by the server" in caplog.text
+    assert (await queue.stats()).done == 2

@@ -12,7 +12,6 @@ from fairlane.jobs import _job_commands
 from fairlane.jobs._drafts import Draft, OnDuplicate
 from fairlane.jobs._store import JobStore
 from fairlane.jobs.model import Enqueued, EnqueuedMany
-from fairlane.payload import stored
 from fairlane.shield import finish
 
 __all__ = ("Enqueuer",)
@@ -82,8 +81,7 @@ class Enqueuer:
         self, documents: Sequence[Document], results: dict[str, Result]
     ) -> list[Document]:
         """Insert in one command; return those refused because something of theirs is taken."""
-        keeps_bytes = self._store.driver.keeps_bytes
-        ready = [stored(each, as_bytes=keeps_bytes) for each in documents]
+        ready = [self._store.storable(each) for each in documents]
         failed = await self._store.jobs.insert_each(ready)
         refused = []
         for place, document in enumerate(documents):
@@ -136,7 +134,10 @@ class Enqueuer:
         """Give waiting jobs what was to be enqueued; return the ids of what was taken over."""
         now = await self._store.now()
         changes = [
-            (_job_commands.cancellable(rivals[_key(each)], now=now), _job_commands.replaced(each))
+            (
+                _job_commands.cancellable(rivals[_key(each)], now=now),
+                _job_commands.replaced(self._store.storable(each)),
+            )
             for each in met
         ]
         told = await self._store.driver.update_and_tell(self._store.jobs, changes)

@@ -171,7 +171,7 @@ def in_the_way(jobs: Sequence[Document]) -> Document:
     return {"$or": [{"_id": {"$in": ids}}, with_key]}
 
 
-def replaced(document: Document) -> Document:
+def replaced(document: Mapping[str, Any]) -> Document:
     """Let a waiting job be as one that was to be enqueued, but for its id and its place.
 
     Whoever held it before, and comes late, must not end the new one: the token goes.

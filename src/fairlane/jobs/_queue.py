@@ -373,9 +373,11 @@ class AsyncJobQueue:
         return await self._count("processing", type)
 
     async def failed(self, type: str | None = None) -> int:
+        """Count the jobs that failed, and are kept."""
         return await self._count("failed", type)
 
     async def total(self, type: str | None = None) -> int:
+        """Count all jobs, those that have ended and are kept included."""
         return await self._count(None, type)
 
     async def stats(self, type: str | None = None) -> JobStats:

@@ -43,7 +43,7 @@ class Settler:
         self._retention = retention
 
     async def ack(self, jobs: Jobs, result: Any = None) -> list[bool]:
-        values = {} if result is None else {"result": result}
+        values = {} if result is None else dict(self._store.storable({"result": result}))
         return await self._end(jobs, "done", values)
 
     async def fail(self, jobs: Jobs, error: str | None) -> list[bool]:

@@ -1,7 +1,7 @@
 """Where one job queue keeps its documents, and by which index it claims them."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from bson.errors import InvalidBSON
@@ -16,7 +16,7 @@ from fairlane.lease import commands
 from fairlane.lease.hints import Hints, Index, by_explaining
 from fairlane.lease.indexes import ensure_index
 from fairlane.lease.site import Setup, Site
-from fairlane.payload import plain
+from fairlane.payload import plain, stored
 from fairlane.schema import BY_PRIORITY, BY_TYPE
 
 __all__ = ("Hint", "JobStore", "checked_hint", "job_of", "readable")
@@ -64,6 +64,10 @@ class JobStore(Site):
             await ensure_index(self.jobs, model)
         if await self.leaser.needs_token_index():
             await ensure_index(self.jobs, schema.TOKEN_INDEX)
+
+    def storable(self, document: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return values ready to be written: as their exact bytes, or plain for a fake."""
+        return stored(document, as_bytes=self.driver.keeps_bytes)
 
     async def drop(self) -> None:
         await self.jobs.drop()
