@@ -30,6 +30,8 @@ TINY_BENCHMARKS = (
     ("life", *TINY, "--driver", "motor"),
     ("life", *TINY, "--driver", "pymongo"),
     ("contention", *TINY_CONTENTION, "--processes", "2"),
+    ("contention", *TINY_CONTENTION, "--processes", "1", "--product", "jobs", "--batch", "8"),
+    ("bulk_enqueue", "--jobs", "40", "--schedulers", "3"),
     ("contention_model", "--claimers", "4", "--depth", "200"),
 )
 SHIPPED = ("fairlane/py.typed", "fairlane/cli/demo/sample.jsonl")

@@ -12,17 +12,14 @@ import threading
 import time
 from typing import Any
 
-from benchmarks._claims_records import Call, Claimed, Orders, Share
+from benchmarks._claims_products import PRODUCTS, Groups, Jobs
+from benchmarks._claims_records import Call, Orders, Share
 from benchmarks._measuring import CLIENTS, CommandCounter
-from fairlane import AsyncMongoTransport, Lease
 from fairlane.driver import close
 
-__all__ = ("VISIBILITY", "claimers", "main")
+__all__ = ("claimers", "main")
 
 STDIN = 0
-VISIBILITY = 3600.0
-"""Nothing is settled: all groups stay leased until the end."""
-
 WARM_UPS = 5
 
 
@@ -33,15 +30,14 @@ async def claimers(orders: Orders, stdin: io.FileIO) -> Share:
         orders.url, event_listeners=[counter], maxPoolSize=max(100, orders.claimers)
     )
     try:
-        async with AsyncMongoTransport[Any](
-            client, orders.database, strategy=orders.strategy
-        ) as transport:
+        product = PRODUCTS[orders.product]
+        async with product(client, orders.database, strategy=orders.strategy) as claimable:
             await _warm_up(client, orders.claimers)
             print("ready", flush=True)  # noqa: T201  the parent waits for it
             if not await asyncio.to_thread(stdin.readline):
                 raise SystemExit("the parent has gone")
             threading.Thread(target=_end_with_parent, daemon=True).start()
-            return await _claim_all(transport, orders, counter)
+            return await _claim_all(claimable, orders, counter)
     finally:
         await close(client)
 
@@ -52,37 +48,25 @@ async def _warm_up(client: Any, claimers: int) -> None:
         await asyncio.gather(*(client.admin.command("ping") for _ in range(claimers)))
 
 
-async def _claim_all(
-    transport: AsyncMongoTransport[Any], orders: Orders, counter: CommandCounter
-) -> Share:
+async def _claim_all(claimable: Groups | Jobs, orders: Orders, counter: CommandCounter) -> Share:
     calls: list[Call] = []
     before = counter.sent.copy()
     async with asyncio.TaskGroup() as tasks:
         for number in range(orders.first, orders.first + orders.claimers):
-            tasks.create_task(_claim_on(transport, f"w{number}", orders.batch, calls))
+            tasks.create_task(_claim_on(claimable, f"w{number}", orders.batch, calls))
     return Share(
-        strategy=transport.strategy, commands=dict(counter.sent - before), calls=tuple(calls)
+        strategy=claimable.strategy, commands=dict(counter.sent - before), calls=tuple(calls)
     )
 
 
-async def _claim_on(
-    transport: AsyncMongoTransport[Any], name: str, batch: int, calls: list[Call]
-) -> None:
+async def _claim_on(claimable: Groups | Jobs, name: str, batch: int, calls: list[Call]) -> None:
     """Claim until a call returns nothing, that one included."""
     while True:
         began = time.perf_counter()
-        leases = await _claim(transport, name, batch)
-        claimed = tuple(Claimed(each.group_id, each.token, each.attempt) for each in leases)
-        calls.append(Call(began, time.perf_counter(), claimed))
-        if not leases:
+        claimed = await claimable.claim(name, batch)
+        calls.append(Call(began, time.perf_counter(), tuple(claimed)))
+        if not claimed:
             return
-
-
-async def _claim(transport: AsyncMongoTransport[Any], name: str, batch: int) -> list[Lease[Any]]:
-    if batch > 1:
-        return await transport.claim_many(name, batch, VISIBILITY)
-    lease = await transport.claim(name, VISIBILITY)
-    return [] if lease is None else [lease]
 
 
 def _end_with_parent() -> None:

@@ -3,11 +3,13 @@
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from fairlane.lease.strategy import Strategy
 
-__all__ = ("Call", "Claimed", "Orders", "Share")
+__all__ = ("Call", "Claimed", "Orders", "ProductName", "Share")
+
+ProductName = Literal["groups", "jobs"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -15,14 +17,16 @@ class Orders:
     """What a process of claimers has to do.
 
     Attributes:
+        product: what is claimed.
         first: number of its first claimer.
         claimers: how many claim at once in this process.
-        batch: groups asked for in each call; 1 is `claim`, more is `claim_many`.
+        batch: how many are asked for in each call.
     """
 
     url: str
     database: str
     driver: str
+    product: ProductName
     strategy: Strategy
     batch: int
     first: int

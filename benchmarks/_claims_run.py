@@ -10,20 +10,16 @@ from pymongo.errors import OperationFailure
 
 from benchmarks._claims_case import Case, shared_out
 from benchmarks._claims_fleet import fleet
-from benchmarks._claims_invariants import Stored, violations
-from benchmarks._claims_process import VISIBILITY
-from benchmarks._claims_records import Orders, Share
+from benchmarks._claims_invariants import violations
+from benchmarks._claims_products import PRODUCTS, Groups, Jobs
+from benchmarks._claims_records import Orders, ProductName, Share
 from benchmarks._claims_report import Figures, figures, returned
 from benchmarks._measuring import CLIENTS, Server
-from fairlane import AsyncMongoTransport
 from fairlane.driver import close
 
 __all__ = ("Ground", "run")
 
 N = TypeVar("N", int, float)
-
-CHUNK = 1_000
-"""Groups that are published by one call."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,6 +27,7 @@ class Ground:
     """What all runs have in common."""
 
     server: Server
+    product: ProductName
     driver: str
     processes: int
     batch: int
@@ -41,6 +38,7 @@ class Ground:
                 url=self.server.url,
                 database=database,
                 driver=self.driver,
+                product=self.product,
                 strategy=case.scenario.strategy_on(is_repaired=self.server.is_repaired),
                 batch=self.batch,
                 first=claimers.start,
@@ -56,21 +54,21 @@ async def run(case: Case, ground: Ground) -> tuple[Figures, list[str]]:
     Only the claims are timed. Raises `ClaimerDied`.
     """
     async with _database(ground) as (client, name):
-        transport = AsyncMongoTransport[Any](
+        claimable = PRODUCTS[ground.product](
             client,
             name,
             partitions=case.scenario.partitions,
             strategy=case.scenario.strategy_on(is_repaired=ground.server.is_repaired),
         )
-        async with transport:
-            await _publish(transport, case.groups)
+        async with claimable:
+            await claimable.fill(case.groups)
             async with fleet(ground.orders(case, name)) as claimers:
                 used = ground.server.cpu_seconds()
                 conflicts = await _write_conflicts(client)
                 shares = await claimers.claim()
                 used = _growth(used, ground.server.cpu_seconds())
                 conflicts = _growth(conflicts, await _write_conflicts(client))
-            wrong = await _check(case, shares, transport, client[name])
+            wrong = await _check(case, shares, claimable, client[name])
     return figures(shares, server_cpu=used, write_conflicts=conflicts), wrong
 
 
@@ -88,12 +86,6 @@ async def _database(ground: Ground) -> AsyncIterator[tuple[Any, str]]:
             await close(client)
 
 
-async def _publish(transport: AsyncMongoTransport[Any], groups: int) -> None:
-    for first in range(0, groups, CHUNK):
-        numbers = range(first, min(first + CHUNK, groups))
-        await transport.publish_many([(f"group-{n}", {"n": n}) for n in numbers])
-
-
 async def _write_conflicts(client: Any) -> int | None:
     """Return what the server has counted, or None if it does not count, or not for us."""
     try:
@@ -109,14 +101,13 @@ def _growth(before: N | None, after: N | None) -> N | None:
 
 
 async def _check(
-    case: Case, shares: list[Share], transport: AsyncMongoTransport[Any], database: Any
+    case: Case, shares: list[Share], claimable: Groups | Jobs, database: Any
 ) -> list[str]:
-    fields = {"token": 1, "attempts": 1}
-    locks = await database["fairlane_locks"].find({}, fields).to_list(None)
-    left = await transport.claim("second-sweep", VISIBILITY)
+    stored = await claimable.stored(database)
+    left = await claimable.claim("second-sweep", 1)
     return violations(
         case.groups,
         returned=returned(shares),
-        stored=[Stored(lock["_id"], lock["token"], lock["attempts"]) for lock in locks],
-        second_sweep=[] if left is None else [left.group_id],
+        stored=stored,
+        second_sweep=[each.group for each in left],
     )

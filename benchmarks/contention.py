@@ -1,7 +1,7 @@
-"""What does a claim cost when many claim at once? One message in each group, nothing settled.
+"""What does a claim cost when many claim at once? Groups of one message, or jobs; none is settled.
 
 Each claimer claims for itself, on purpose, until it finds nothing; all begin together. After each
-run it is checked that every group was claimed exactly once. Several values of an option are run
+run it is checked that everything was claimed exactly once. Several values of an option are run
 one after the other, so that their ratios come from one run.
 """
 
@@ -15,6 +15,7 @@ from typing import Any
 
 from benchmarks._claims_case import SCENARIOS, Case, Scenario, cases
 from benchmarks._claims_fleet import ClaimerDied
+from benchmarks._claims_products import PRODUCTS
 from benchmarks._claims_report import DEFINITIONS, Figures, ratios
 from benchmarks._claims_run import Ground, run
 from benchmarks._measuring import CLIENTS, context, served
@@ -57,7 +58,8 @@ def arguments(given: Sequence[str] | None = None) -> argparse.Namespace:
     )
     parser.add_argument("--url", help="another server instead of a local one")
     parser.add_argument("--driver", choices=sorted(CLIENTS), default="motor")
-    parser.add_argument("--groups", type=positive, nargs="+", default=[2_000])
+    parser.add_argument("--product", choices=sorted(PRODUCTS), default="groups")
+    parser.add_argument("--groups", "--jobs", type=positive, nargs="+", default=[2_000])
     parser.add_argument("--claimers", type=positive, nargs="+", default=[16])
     parser.add_argument("--processes", type=positive, default=2)
     parser.add_argument("--batch", type=positive, default=1, help="above 1: by claim_many")
@@ -92,12 +94,13 @@ def measured(options: argparse.Namespace) -> dict[str, Any]:
     with served(options.url) as server:
         ground = Ground(
             server=server,
+            product=options.product,
             driver=options.driver,
             processes=options.processes,
             batch=options.batch,
         )
         result = asyncio.run(measure(all_cases, ground, options.rounds))
-    settings = {"processes": options.processes, "batch": options.batch}
+    settings = {"product": options.product, "processes": options.processes, "batch": options.batch}
     head = {**context("contention", server, options.driver), **settings}
     return {**head, "definitions": DEFINITIONS, **result}
 

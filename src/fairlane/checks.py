@@ -12,6 +12,7 @@ from typing import Any
 from fairlane.errors import ConfigurationError
 
 __all__ = (
+    "MOST_AT_ONCE",
     "PRIORITIES",
     "Seconds",
     "count",
@@ -31,6 +32,9 @@ Seconds = float | timedelta
 """A duration: seconds as a number, or a `timedelta`."""
 
 PRIORITIES = (0, 1, 2, 3, 4)
+MOST_AT_ONCE = 1_000
+"""So many are claimed by one call at most: what they say has to fit into single commands."""
+
 MAX_SECONDS = 100 * 366 * 86_400.0
 
 
@@ -69,9 +73,11 @@ def fraction(name: str, value: object) -> float:
     return float(value)
 
 
-def count(name: str, value: object, *, least: int = 1) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or not least <= value < 2**63:
-        raise ConfigurationError(f"{name} must be an int of at least {least}, not {value!r}")
+def count(name: str, value: object, *, least: int = 1, most: int | None = None) -> int:
+    highest = 2**63 - 1 if most is None else most
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= highest:
+        allowed = f"of at least {least}" if most is None else f"from {least} to {most}"
+        raise ConfigurationError(f"{name} must be an int {allowed}, not {value!r}")
     return value
 
 

@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 import typer
 
-from fairlane import AsyncMongoTransport, Lease, schema
+from fairlane import AsyncJobQueue, AsyncMongoTransport, Lease, schema
 from fairlane.cli.app import app
 
 ROOT = Path(__file__).parents[2]
@@ -43,6 +43,19 @@ class Run:
 RUNS = {
     "quickstart.py": Run(prints=("order-42 {'kind': 'paid'}",)),
     "blocking.py": Run(prints=("order-42 {'kind': 'paid'}",)),
+    "job_queue.py": Run(
+        prints=(
+            "created 2",
+            "created again: False",
+            "sent to ann",
+            "RETRY of cid",
+            "ready 1 delayed 2 done 1",
+        )
+    ),
+    "job_listen.py": Run(
+        prints=("sent to ann attempt 1", "sent to bob attempt 1"),
+        stop_after="sent to bob attempt 1\n",
+    ),
     "blocking_threads.py": Run(prints=("done 4",)),
     "pool.py": Run(
         prints=("shipped order-42 2000", "shipped order-42 20"), stop_after="shipped order-42 20\n"
@@ -144,10 +157,24 @@ async def test_storage_reference_names_every_stored_field(
     assert {field for field in fields if f"`{field}`" not in page} == set()
 
 
+async def test_storage_reference_names_every_field_of_a_job(fairlane_url: str) -> None:
+    page = (DOCS / "reference" / "storage.md").read_text()
+    async with AsyncJobQueue.connect(fairlane_url, f"docs_{uuid.uuid4().hex[:12]}") as queue:
+        await queue.enqueue_many([1, 2, 3], "t", unique_key="key")
+        await queue.enqueue(1, "t", unique_key="other")
+        for end in (queue.ack, queue.fail, queue.nack):
+            if job := await queue.claim():
+                await end(job)
+        documents = await queue._store.jobs.find({}, sort=[("_id", 1)], limit=0)
+        await queue.drop()
+    fields = {field for document in documents for field in document}
+    assert {field for field in fields if f"`{field}`" not in page} == set()
+
+
 def test_storage_reference_names_every_index() -> None:
     page = (DOCS / "reference" / "storage.md").read_text()
     locks = (*schema.LOCK_INDEXES, schema.TOKEN_INDEX)
-    indexes = (*schema.MESSAGE_INDEXES, *locks, *schema.DEAD_INDEXES)
+    indexes = (*schema.MESSAGE_INDEXES, *locks, *schema.DEAD_INDEXES, *schema.JOB_INDEXES)
     keys = [
         ", ".join(f"{field}: {direction}" for field, direction in index.document["key"].items())
         for index in indexes

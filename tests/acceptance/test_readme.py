@@ -19,7 +19,7 @@ def test_readme_example_is_a_file_that_the_docs_tests_run(name: str) -> None:
 
 
 def test_every_python_block_of_the_readme_is_a_named_example() -> None:
-    assert README.count("```python") == len(EXAMPLES) == 4
+    assert README.count("```python") == len(EXAMPLES) == 5
 
 
 def test_readme_has_one_command_line_for_the_demo_and_one_for_the_tests() -> None:

@@ -1,13 +1,19 @@
 """What holds for every rule of the contract, whichever test states it."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
 import pytest
 from blockbuster import blockbuster_ctx
 
 from contract.batches import Commands, Open, Transport
+from fairlane import AsyncJobQueue, Job
 from fairlane.driver import _collection, _driver
+from fairlane.testing import ManualClock
+
+MakeQueue = Callable[..., AsyncJobQueue]
+Claimed = Callable[..., Awaitable[Job]]
+Stored = Callable[..., Awaitable[list[dict[str, Any]]]]
 
 
 @pytest.fixture(autouse=True)
@@ -47,3 +53,47 @@ def commands(monkeypatch: pytest.MonkeyPatch) -> Commands:
     for module in (_collection, _driver):
         monkeypatch.setattr(module, "guarded", watch.send)
     return watch
+
+
+@pytest.fixture
+def make_queue(client: Any, db_name: str, clock: ManualClock, way: dict[str, Any]) -> MakeQueue:
+    """Return a factory of job queues on the test's database; they share its clock by default.
+
+    Failed jobs are kept: by that clock they would be long expired for the server, which sweeps.
+    """
+    shared = {"clock": clock, "keep_failed": None, **way}
+
+    def make(**options: Any) -> AsyncJobQueue:
+        return AsyncJobQueue(client, db_name, **{**shared, **options})
+
+    return make
+
+
+@pytest.fixture
+def queue(make_queue: MakeQueue) -> AsyncJobQueue:
+    return make_queue()
+
+
+@pytest.fixture
+def claimed(queue: AsyncJobQueue) -> Claimed:
+    """Claim where a job is due: it is never None."""
+
+    async def claim(*types: str, **options: Any) -> Job:
+        job = await queue.claim(*types, **options)
+        assert job is not None, "no job was due"
+        return job
+
+    return claim
+
+
+@pytest.fixture
+def stored(database: Any) -> Stored:
+    """Return the documents of jobs that match, to look behind the queue."""
+
+    async def documents(**match: Any) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = (
+            await database["fairlane_jobs"].find(match).sort("_id", 1).to_list(None)
+        )
+        return found
+
+    return documents

@@ -18,6 +18,7 @@ Transport = AsyncMongoTransport[Any]
 FailCommand = Callable[..., Awaitable[None]]
 
 REFUSED = 8_000
+TOO_LARGE = 10_334
 MEGABYTE = 2**20
 FAR = 2_000_000.0
 GOOD = ["a", "b", "c"]
@@ -248,6 +249,15 @@ async def test_message_that_the_codec_refuses_goes_to_the_dead_letters_alone(
     assert sorted(groups_of(await transport.claim_many("w", 10))) == ["a", "c"]
     (letter,) = [letter async for letter in transport.dead_letters()]
     assert (letter.group_id, letter.decode_error) == ("b", "ValueError: no b")
+
+
+@pytest.mark.usefixtures("due")
+async def test_batch_that_cannot_be_read_together_is_read_one_by_one(
+    transport: Transport, fail_command: FailCommand
+) -> None:
+    """Where a lock and its front are more than a document may hold MongoDB refuses to join them."""
+    await fail_command("aggregate", errorCode=TOO_LARGE)
+    await expect_all_claimable(transport)
 
 
 @pytest.mark.slow

@@ -227,6 +227,21 @@ async def test_batch_of_claims_takes_three_commands_and_one_for_each_32_partitio
     assert command_log.take() == ["find"] * looks + ["update", read_back, *fronts]
 
 
+async def test_batch_on_mongodb_4_4_reads_each_front_by_one_command(
+    opened: Transport, command_log: Any
+) -> None:
+    """Statement 63: with the floor of a new group."""
+    opened._store.driver.has_lookup = False
+    if not opened._store.driver.has_union:
+        pytest.skip("the server has no $unionWith (MongoDB 4.4)")
+    await opened.publish_many([(f"g{n}", n) for n in range(5)])
+    for front in ("aggregate", "find"):
+        command_log.take()
+        leases = await opened.claim_many("w", 9)
+        assert command_log.take() == ["find", "update", "find", *[front] * 5]
+        assert all(await opened.nack_many(leases))
+
+
 async def test_batch_that_finds_enough_in_one_partition_takes_three_commands(
     batch_of: Make, command_log: Any, server: str
 ) -> None:

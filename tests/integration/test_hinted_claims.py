@@ -140,6 +140,18 @@ async def test_nothing_is_lost_by_a_hint_to_a_missing_index(
     assert await leases.count({"attempts": 0}) == len(DOCUMENTS) - len(IN_ORDER)
 
 
+async def test_look_of_a_batch_goes_on_without_a_hint_to_a_missing_index(
+    leaser: Leaser, leases: Collection, caplog: pytest.LogCaptureFixture
+) -> None:
+    hinted = [
+        await leaser.look(leases, due(1), sort=SORT, limit=9, hint=hint)
+        for hint in (BY_TYPE, NOWHERE, NOWHERE)
+    ]
+    assert hinted[0]
+    assert hinted == [hinted[0]] * 3
+    assert [each.levelname for each in caplog.records] == ["WARNING"]
+
+
 async def test_missing_index_is_named_again_when_it_is_there_and_was_measured(
     leaser: Leaser, leases: Collection, recorder: Recorder
 ) -> None:

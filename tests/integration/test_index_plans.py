@@ -5,6 +5,7 @@ checked against the indexes that there are, on every server; what a server makes
 can tell (`real_mongod`).
 """
 
+import math
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
@@ -29,6 +30,8 @@ RANGES = {"$gt", "$gte", "$lt", "$lte", "$nin", "$ne", "$exists"}
 ADDED = {"lsid", "txnNumber", "$db", "$clusterTime", "$readPreference", "writeConcern"}
 FEW = [{"dead.seq"}, {"rising"}, {"partition"}]
 """Fields whose queries find next to nothing, if anything: sorting that costs nothing."""
+MOST_RANGES = 200
+"""So many ranges of an index MongoDB merges in order (`internalQueryMaxScansToExplode`)."""
 
 
 class Recorder(CommandListener):
@@ -87,13 +90,21 @@ def of_writes(command: Document) -> list[Query]:
 
 
 def of_aggregate(command: Document) -> list[Query]:
-    stages = {name: operand for stage in command["pipeline"] for name, operand in stage.items()}
-    sort = list(stages.get("$sort", {}).items())
-    joins = [stage["$lookup"] for stage in command["pipeline"] if "$lookup" in stage]
-    return [
-        (command["aggregate"], stages.get("$match", {}), sort),
-        *((join["from"], {join["foreignField"]: 1}, []) for join in joins),
-    ]
+    found = [(command["aggregate"], *of_pipeline(command["pipeline"]))]
+    for stage in command["pipeline"]:
+        if "$lookup" in stage:
+            join = stage["$lookup"]
+            _, sort = of_pipeline(join.get("pipeline", []))
+            found.append((join["from"], {join["foreignField"]: 1}, sort))
+        if "$unionWith" in stage:
+            beside = stage["$unionWith"]
+            found.append((beside["coll"], *of_pipeline(beside["pipeline"])))
+    return found
+
+
+def of_pipeline(pipeline: list[Document]) -> tuple[Document, Keys]:
+    stages = {name: operand for stage in pipeline for name, operand in stage.items()}
+    return stages.get("$match", {}), list(stages.get("$sort", {}).items())
 
 
 def of_bulk(command: Document) -> list[Query]:
@@ -133,7 +144,14 @@ def fits(index: Keys, match: Document, sort: Keys) -> bool:
     rest = index[length:]
     is_bounded = length > 0 or (bool(rest) and rest[0][0] in match)
     wanted = [] if FEW.count(set(match) - {"_id"}) else [key for key in sort if key[0] not in equal]
-    return is_bounded and rest[: len(wanted)] == wanted
+    is_merged = not wanted or ranges(match, index[:length]) <= MOST_RANGES
+    return is_bounded and is_merged and rest[: len(wanted)] == wanted
+
+
+def ranges(match: Document, prefix: Keys) -> int:
+    """Return how many ranges of the index have the values of these fields."""
+    several = [match[field]["$in"] for field, _ in prefix if isinstance(match[field], dict)]
+    return math.prod(map(len, several))
 
 
 def implies(match: Document, partial: Document) -> bool:
@@ -184,15 +202,25 @@ async def live(transport: Transport, clock: ManualClock) -> None:
     assert [letter async for letter in transport.dead_letters("g")] == []
 
 
+async def live_in_batches(transport: Transport, clock: ManualClock) -> None:
+    await transport.publish_many([(f"b{n}", n, n % 5) for n in range(10)])
+    leases = await transport.claim_many("w", 4, order="priority")
+    assert await transport.nack_many(leases) == [True] * 4
+    leases = await transport.claim_many("w", 20, min_priority=1)
+    clock.advance(6)  # long leases look again before they remove their locks
+    assert await transport.ack_many(leases) == [True] * len(leases)
+
+
 async def test_every_query_that_comes_again_and_again_has_its_index(
     transport: Transport, clock: ManualClock, recorder: Recorder, database: Any
 ) -> None:
     await transport.claim("w")
     recorder.take()
     await live(transport, clock)
+    await live_in_batches(transport, clock)
     there = await indexes(database)
     asked = [query for command in recorder.take() for query in queries(command)]
-    assert len(asked) > 40
+    assert len(asked) > 80
     unserved = [
         (collection, match, sort)
         for collection, match, sort in asked
@@ -204,6 +232,21 @@ async def test_every_query_that_comes_again_and_again_has_its_index(
     assert unserved == []
 
 
+async def test_looks_of_a_batch_into_many_partitions_have_their_index(
+    connect: Callable[..., Any], db_name: str, recorder: Recorder, database: Any
+) -> None:
+    client = connect("pymongo", event_listeners=[recorder])
+    transport: Transport = AsyncMongoTransport(client, db_name, partitions=100)
+    await transport.stats()
+    recorder.take()
+    assert await transport.claim_many("w", 64) == []
+    asked = [query for command in recorder.take() for query in queries(command)]
+    there = (await indexes(database))["fairlane_locks"]
+    assert len(asked) == 5
+    for _, match, sort in asked:
+        assert any(fits(index, match, sort) for index, _ in there)
+
+
 CLAIM: Document = {"partition": 0, "priority": {"$in": [1, 2]}, "available_at": {"$lte": 1.0}}
 FITS: dict[str, tuple[Keys, Document, Keys, bool]] = {
     # name: index, filter, sort, whether it fits
@@ -211,6 +254,24 @@ FITS: dict[str, tuple[Keys, Document, Keys, bool]] = {
         [("partition", 1), ("priority", -1), ("available_at", 1)],
         CLAIM,
         [("available_at", 1)],
+        True,
+    ),
+    "claim in 40 partitions": (
+        [("partition", 1), ("priority", -1), ("available_at", 1)],
+        {**CLAIM, "partition": {"$in": [*range(40)]}, "priority": {"$in": [*range(5)]}},
+        [("available_at", 1)],
+        True,
+    ),
+    "claim in too many partitions": (
+        [("partition", 1), ("priority", -1), ("available_at", 1)],
+        {**CLAIM, "partition": {"$in": [*range(41)]}, "priority": {"$in": [*range(5)]}},
+        [("available_at", 1)],
+        False,
+    ),
+    "many partitions in no order": (
+        [("partition", 1), ("priority", -1), ("available_at", 1)],
+        {**CLAIM, "partition": {"$in": [*range(500)]}},
+        [],
         True,
     ),
     "range before the sort": (
@@ -284,10 +345,31 @@ def explain(database: Any) -> Explain:
 async def crowded(transport: Transport, database: Any, clock: ManualClock) -> Transport:
     """10,000 groups, 5,000 of them parked, half of the others below the floor of 2."""
     await transport.stats()
+    await crowd(database, clock, partitions=2)
+    return transport
+
+
+@pytest.fixture
+async def spread(
+    connect: Callable[..., Any],
+    database: Any,
+    db_name: str,
+    clock: ManualClock,
+    recorder: Recorder,
+) -> Transport:
+    """The same groups in 33 partitions: a batch looks into 32 of them together."""
+    client = connect("pymongo", event_listeners=[recorder])
+    transport: Transport = AsyncMongoTransport(client, db_name, clock=clock, partitions=33)
+    await transport.stats()
+    await crowd(database, clock, partitions=33)
+    return transport
+
+
+async def crowd(database: Any, clock: ManualClock, *, partitions: int) -> None:
     locks: list[Document] = [
         {
             "_id": f"g{n}",
-            "partition": n % 2,
+            "partition": n % partitions,
             "priority": n % 4,
             "available_at": clock() + 600.0 if n < PARKED else float(n),
             "token": None,
@@ -302,7 +384,6 @@ async def crowded(transport: Transport, database: Any, clock: ManualClock) -> Tr
     await database["fairlane_locks"].insert_many(locks)
     await database["fairlane_messages"].insert_many(messages)
     await database["fairlane_counters"].update_one({"_id": "seq"}, {"$set": {"n": MANY}}, True)
-    return transport
 
 
 def stages(plan: Any) -> Iterator[str]:
@@ -364,9 +445,87 @@ async def test_claim_among_many_examines_a_handful_of_keys(
     for command in leasing:
         plan = await explain(command)
         found = set(stages(plan))
-        assert not {"SORT", "SORT_DEFAULT", "SORT_SIMPLE", "COLLSCAN"} & found
-        assert set(names(plan)) == {"partition_1_priority_-1_available_at_1"}
+        assert not SORTS & found
+        assert set(names(plan)) == {CLAIM_INDEX}
         assert examined(plan) <= 1 + CONSTANT
+
+
+CLAIM_INDEX = "partition_1_priority_-1_available_at_1"
+SORTS = {"SORT", "SORT_DEFAULT", "SORT_SIMPLE", "COLLSCAN"}
+BATCH = 64
+
+
+def looks(commands: list[Document]) -> list[Document]:
+    """Return those of the commands that look for candidates of a batch."""
+    return [
+        command
+        for command in commands
+        if command.get("find") == "fairlane_locks" and "partition" in command["filter"]
+    ]
+
+
+@pytest.mark.real_mongod
+@pytest.mark.slow
+@pytest.mark.parametrize("options", CLAIMS, ids=str)
+async def test_look_of_a_batch_examines_little_more_keys_than_it_finds(
+    crowded: Transport, recorder: Recorder, explain: Explain, options: Document
+) -> None:
+    recorder.take()
+    await crowded.claim_many("w", BATCH, **options)
+    found = looks(recorder.take())
+    assert found
+    for command in found:
+        plan = await explain(command)
+        assert not SORTS & set(stages(plan))
+        assert set(names(plan)) == {CLAIM_INDEX}
+        assert examined(plan) <= command["limit"] + CONSTANT
+
+
+@pytest.mark.real_mongod
+@pytest.mark.slow
+@pytest.mark.parametrize("options", CLAIMS, ids=str)
+async def test_look_into_32_partitions_examines_one_key_more_for_each_range(
+    spread: Transport, recorder: Recorder, explain: Explain, options: Document
+) -> None:
+    """At most 160 ranges are merged: so many keys are compared before the first is taken."""
+    recorder.take()
+    await spread.claim_many("w", 400, **options)
+    _, others = looks(recorder.take())
+    plan = await explain(others)
+    assert not SORTS & set(stages(plan))
+    assert set(names(plan)) == {CLAIM_INDEX}
+    merged = ranges(others["filter"], [("partition", 1), ("priority", -1)])
+    assert 32 <= merged <= MOST_RANGES
+    assert examined(plan) <= others["limit"] + merged + CONSTANT
+
+
+@pytest.mark.real_mongod
+@pytest.mark.slow
+async def test_leases_of_a_batch_are_read_back_by_their_ids(
+    crowded: Transport, recorder: Recorder, explain: Explain
+) -> None:
+    recorder.take()
+    await crowded.claim_many("w", BATCH)
+    (reading,) = [command for command in recorder.take() if "aggregate" in command]
+    plan = await explain(reading)
+    assert "COLLSCAN" not in set(stages(plan))
+    assert CLAIM_INDEX not in set(names(plan))
+    assert examined(plan) <= 3 * BATCH + CONSTANT
+
+
+@pytest.mark.real_mongod
+@pytest.mark.slow
+async def test_lease_of_a_sorted_update_is_read_back_by_its_token(
+    crowded: Transport, recorder: Recorder, explain: Explain
+) -> None:
+    if crowded.strategy != "update_one":
+        pytest.skip("the other strategy returns what it leased")
+    recorder.take()
+    await crowded.claim("w")
+    (reading,) = [command for command in recorder.take() if "aggregate" in command]
+    plan = await explain(reading)
+    assert "token_1" in set(names(plan))
+    assert "COLLSCAN" not in set(stages(plan))
 
 
 @pytest.mark.real_mongod
@@ -417,6 +576,69 @@ async def test_reconciler_that_has_nothing_to_do_examines_a_key_per_partition(
         plan = await explain(command)
         assert "COLLSCAN" not in set(stages(plan))
         assert examined(plan) <= 2 + CONSTANT
+
+
+def single_writes(command: Document) -> Iterator[Document]:
+    """Yield the updates and deletions of a command, one each: no other can be explained."""
+    kind = next(iter(command))
+    if kind == "bulkWrite":
+        for (collection, match, _), each in zip(of_bulk(command), filtered(command), strict=True):
+            yield single_write(collection, {"q": match, "u": each.get("updateMods")})
+    for each in command.get("updates") or command.get("deletes") or ():
+        yield single_write(command[kind], {"q": each["q"], "u": each.get("u")})
+
+
+def filtered(command: Document) -> list[Document]:
+    return [each for each in command["ops"] if "filter" in each]
+
+
+def single_write(collection: str, write: Document) -> Document:
+    if write["u"] is None:
+        return {"delete": collection, "deletes": [{"q": write["q"], "limit": 1}]}
+    return {"update": collection, "updates": [write]}
+
+
+@pytest.mark.real_mongod
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [1, BATCH])
+async def test_settlements_and_their_clean_up_find_everything_by_its_id(
+    crowded: Transport, recorder: Recorder, explain: Explain, number: int
+) -> None:
+    """Locks, messages and floors."""
+    for verb in ("nack_many", "ack_many"):
+        leases = await crowded.claim_many("w", number)
+        recorder.take()
+        assert all(await getattr(crowded, verb)(leases))
+        writes = [write for command in recorder.take() for write in single_writes(command)]
+        assert len(writes) == number * (1 if verb == "nack_many" else 4)
+        for write in writes[:: max(1, len(writes) // 8)]:
+            plan = await explain(write)
+            assert not {"COLLSCAN", CLAIM_INDEX} & {*stages(plan), *names(plan)}
+            assert examined(plan) <= 1 + CONSTANT
+
+
+@pytest.mark.real_mongod
+@pytest.mark.slow
+async def test_repair_reads_messages_by_their_number_and_notes_by_their_index(
+    crowded: Transport, recorder: Recorder, explain: Explain, clock: ManualClock
+) -> None:
+    """Behind its mark, up to a page of them; nobody's death is noted, no letter rises."""
+    clock.advance(3_600)
+    recorder.take()
+    await crowded.repair()
+    finds = [command for command in recorder.take() if "find" in command]
+    pages = [command for command in finds if command["find"] == "fairlane_messages"]
+    notes = [command for command in finds if {"dead.seq", "rising"} & command["filter"].keys()]
+    assert pages
+    assert len(notes) == 2
+    for command in pages:
+        plan = await explain(command)
+        assert not SORTS & set(stages(plan))
+        assert examined(plan) <= command["limit"] + CONSTANT
+    for command in notes:
+        plan = await explain(command)
+        assert "COLLSCAN" not in set(stages(plan))
+        assert examined(plan) <= CONSTANT
 
 
 @pytest.mark.real_mongod

@@ -401,6 +401,54 @@ def test_a_merge_looks_at_no_document_behind_the_limit(things: Things) -> None:
     assert [found_lock["available_at"] for found_lock in found] == [float(n) for n in range(64)]
 
 
+def test_a_sorted_update_that_finds_nothing_looks_at_no_document(things: Things) -> None:
+    """Whoever looks at one divides by zero."""
+    things.create_index(CLAIM_INDEX)
+    things.insert_many(lock(number, 50) | {"divisor": 0} for number in range(50))
+
+    result = things.update_one(
+        {
+            "partition": 0,
+            "priority": EVERY_PRIORITY,
+            "available_at": {"$lte": -1.0},
+            "$expr": {"$divide": [1, "$divisor"]},
+        },
+        {"$set": {"token": "t"}},
+        sort={"available_at": 1},
+    )
+
+    assert result.matched_count == 0
+
+
+@pytest.mark.parametrize("partial", [{"partition": {"$exists": True}}, {"partition": {"$gte": 0}}])
+@pytest.mark.parametrize("partition", [0, {"$in": [0, 1]}])
+def test_a_partial_index_is_walked_where_every_match_is_in_it(
+    things: Things, partial: Document, partition: object
+) -> None:
+    """Whoever looks at a document behind the first one divides by zero."""
+    things.create_index(CLAIM_INDEX, partialFilterExpression=partial)
+    locks = [lock(number, 20) for number in range(20)]
+    things.insert_many(one | {"divisor": int(one["available_at"] < 1)} for one in locks)
+
+    found = things.find(
+        {"partition": partition, "priority": EVERY_PRIORITY, "$expr": {"$divide": [1, "$divisor"]}},
+        sort=[("available_at", ASCENDING)],
+        limit=1,
+    )
+
+    assert [each["available_at"] for each in found] == [0.0]
+
+
+@pytest.mark.parametrize("partition", [None, {"$in": [None, 0]}, {"$lte": 5}])
+def test_a_partial_index_is_not_walked_where_a_match_may_be_elsewhere(
+    things: Things, partition: object
+) -> None:
+    things.create_index(CLAIM_INDEX, partialFilterExpression={"partition": {"$gte": 0}})
+    things.insert_many([{"_id": 1, "available_at": 1.0}, {"_id": 2, "partition": -1}])
+    found = things.find({"partition": partition}, sort=[("available_at", 1)], limit=9)
+    assert len(list(found)) == 1
+
+
 def thing(number: int) -> Document:
     return {"_id": number, "group_id": f"group-{number % 10}", "event": {"n": number}}
 

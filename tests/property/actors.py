@@ -58,6 +58,8 @@ class Actor:
         self._history = 0
         self.parked_at: Step | None = None
         self.task: asyncio.Future[object] | None = None
+        self.calls = 0
+        """Driver calls of the operation at work, with the one at which it is parked."""
         self._operation: asyncio.Future[Any] | None = None
         self._is_cancelled = False
         self._go_on: asyncio.Future[Fate] | None = None
@@ -69,7 +71,7 @@ class Actor:
         The program must not care which error it was, nor how the operation came to its end: those
         ends are taken for the same from which it goes on alike.
         """
-        history = self._history
+        history, self.calls = self._history, 0
         self._operation = asyncio.ensure_future(operation)
         await asyncio.wait((self._operation,))
         outcome = outcome_of(self._operation)
@@ -84,6 +86,7 @@ class Actor:
         """Wait for a turn; return what is to become of the call."""
         self._go_on = asyncio.get_running_loop().create_future()
         self.parked_at = step
+        self.calls += 1
         self._changed.set()
         try:
             return await self._go_on

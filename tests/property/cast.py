@@ -9,7 +9,7 @@ from pymongo.errors import PyMongoError
 from fairlane import Lease
 from property.actors import Actor, Program
 from property.explorer import Scene
-from property.scenes import MOVES
+from property.scenes import MANY_MOVES, MOVES
 from property.scheduler import Choose, Dice
 from property.script import Outcome
 from property.world import Participant, World
@@ -48,6 +48,19 @@ async def worker(manners: tuple[str, ...], actor: Actor, self: Participant, choo
                 await _deal_with(actor, self, lease, manner, choose)
 
 
+async def batcher(actor: Actor, self: Participant, choose: Choose) -> None:
+    """Claim many and settle some together; others are kept, and settled when they may be late."""
+    self.walk(is_backwards=bool(choose(2)))
+    kept: list[Lease[Any]] = []
+    for _ in range(2 + choose(3)):
+        kept += (await attempted(actor, self.claim_many(1 + choose(4)))).value or ()
+        chosen = [lease for lease in kept if choose(4)]
+        verb = ("ack", "ack", "nack")[choose(3)]
+        await attempted(actor, MANY_MOVES[verb](self, chosen))
+        if choose(8):  # else all are settled again, which must be refused
+            kept = [lease for lease in kept if lease not in chosen]
+
+
 async def janitor(actor: Actor, self: Participant, choose: Choose) -> None:
     for _ in range(1 + choose(2)):
         duty: Callable[[], Coroutine[Any, Any, object]] = (self.repair, self.dead_events)[choose(2)]
@@ -60,15 +73,20 @@ async def redriver(actor: Actor, self: Participant, choose: Choose) -> None:
 
 
 def crowd(mood: str, seed: int, *, redrives: bool = False) -> Scene:
-    """Return three publishers, three workers and one or two who look after the rest."""
+    """Return three publishers, three workers and one or two who look after the rest.
+
+    One of the workers works on many groups at once. There are two partitions every other time.
+    """
     programs: dict[str, RandomProgram] = {f"publisher-{number}": publisher for number in range(3)}
-    for number in range(3):
+    for number in range(2):
         programs[f"worker-{number}"] = partial(worker, MOODS[mood])
+    programs["batcher"] = batcher
     programs["janitor"] = janitor
     if redrives:
         programs["redriver"] = redriver
 
-    async def scene(_: World) -> dict[str, Program]:
+    async def scene(world: World) -> dict[str, Program]:
+        await world.divide(1 + seed % 2)
         return {
             name: partial(program, choose=Dice(f"{seed} {name}"))
             for name, program in programs.items()

@@ -10,6 +10,7 @@ from fairlane import AsyncMongoTransport, Duplicate, Lease, LeaseLost, schema
 from fairlane.lease.commands import Order
 from fairlane.testing import ManualClock
 from property.model_transport import Letter, Model
+from property.walks import let_walk
 from property.world import HOUR, START, VISIBILITY, documents
 
 __all__ = ("Comparison", "Move", "Subject")
@@ -24,9 +25,17 @@ Move = tuple[Any, ...]
 class Subject:
     """A real transport, and the one loop in which its client lives."""
 
-    def __init__(self, runner: asyncio.Runner, transport: Transport, clock: ManualClock) -> None:
+    def __init__(
+        self,
+        runner: asyncio.Runner,
+        transport: Transport,
+        clock: ManualClock,
+        *,
+        partitions: int = 1,
+    ) -> None:
         self.transport = transport
         self.clock = clock
+        self.partitions = partitions
         self._runner = runner
 
     def run(self, operation: Coroutine[Any, Any, T]) -> T:
@@ -39,6 +48,7 @@ class Subject:
         """Begin anew: every run must be able to be replayed alone."""
         self.clock.jump(START)
         self.run(self._empty())
+        let_walk(self.transport)
 
     async def half_publish(
         self, group_id: str, event: int, priority: int, message_id: str | None
@@ -83,7 +93,9 @@ class Comparison:
 
     def __init__(self, subject: Subject) -> None:
         subject.reset()
-        self.model = Model(subject.clock)
+        self.model = Model(
+            subject.clock, lambda group_id: schema.partition_of(group_id, subject.partitions)
+        )
         self.clock = subject.clock
         self._subject = subject
         self._transport = subject.transport
@@ -123,13 +135,18 @@ class Comparison:
         self._expect_claimed(lease, visibility, min_priority, order)
         return lease
 
-    def claim_many(self, n: int, visibility: float, min_priority: int) -> list[Lease[int]]:
-        leases = self._run(self._transport.claim_many("w", n, visibility, min_priority))
+    def claim_many(
+        self, n: int, visibility: float, min_priority: int, order: Order
+    ) -> list[Lease[int]]:
+        """Of groups that are found empty each may stand in the way of another one."""
+        has_empty = self.model.has_empty(min_priority)
+        claiming = self._transport.claim_many("w", n, visibility, min_priority, order=order)
+        leases = self._run(claiming)
         assert len(leases) <= n, f"{len(leases)} leases instead of {n}"
         for lease in leases:
-            self._expect_claimed(lease, visibility, min_priority)
-        if len(leases) < n:
-            self._expect_claimed(None, visibility, min_priority)
+            self._expect_claimed(lease, visibility, min_priority, order)
+        if not leases or (len(leases) < n and not has_empty):
+            self._expect_claimed(None, visibility, min_priority, order)
         return leases
 
     def settle(self, lease: Lease[int], move: Move) -> bool:
@@ -137,6 +154,12 @@ class Comparison:
         is_accepted: bool = self._run(getattr(self._transport, verb)(lease, *arguments))
         same(f"accepted {verb}", is_accepted, getattr(self.model, verb)(lease, *arguments))
         return is_accepted
+
+    def settle_many(self, leases: list[Lease[int]], move: Move) -> None:
+        verb, *arguments = move
+        told = self._run(getattr(self._transport, f"{verb}_many")(leases, *arguments))
+        expected = [getattr(self.model, verb)(lease, *arguments) for lease in leases]
+        same(f"accepted by {verb}_many", told, expected)
 
     def extend(self, lease: Lease[int], visibility: float) -> Lease[int] | None:
         """Return the extended lease; None if it is lost."""

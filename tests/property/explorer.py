@@ -31,9 +31,8 @@ __all__ = ("Explored", "Scene", "explore", "replay")
 Scene = Callable[[World], Awaitable[Mapping[str, Program]]]
 """Prepares a world and returns who acts in it: programs by their names."""
 
-# A crash before a call is one after the call before.
 FAULTS = (crash_after, cancel, cancel_after, lose_reply, refuse, refuse_for_good)
-FATES: dict[str, Fate] = {fate.__name__: fate for fate in (go, *FAULTS)}
+FATES: dict[str, Fate] = {fate.__name__: fate for fate in (go, *FAULTS, crash_before)}
 JUMP = Move("clock", "jump")
 """The clock jumps past every lease: a fault like the others."""
 
@@ -132,6 +131,8 @@ class Play:
             options.append(Move(actor.name))
             if self._faults and not actor.is_paused:
                 options += [Move(actor.name, fate.__name__) for fate in FAULTS]
+                if actor.calls == 1:  # else a crash before the call is one after the call before
+                    options.append(Move(actor.name, crash_before.__name__))
         return [*options, JUMP] if self._faults else options
 
     async def _make(self, move: Move) -> Footprint:

@@ -11,59 +11,15 @@ A message is known by its event, a number that is unique in the run.
 
 import math
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
 from typing import Any
 
 from fairlane import DeadLetter, Lease, LeaseLost
 from property.footprint import Footprint
+from property.story import Holding, Story
 
-__all__ = ("Log", "Story")
+__all__ = ("Log",)
 
 FINAL = ("ack", "dead_letter")
-
-
-@dataclass(slots=True)
-class Story:
-    """What happened to one message, in ticks of the log."""
-
-    event: int
-    group_id: str
-    called: float
-    returned: float = math.inf
-    delivered: list[int] = field(default_factory=list)
-    seqs: set[int] = field(default_factory=set)
-    settled_by: str | None = None
-    tried: list[str] = field(default_factory=list)
-    redrives: int = 0
-    after: int | None = None
-    """The event before it in its group, if both were published by one call."""
-
-    def state(self) -> object:
-        """Return what the judge may still want to know of it, but for the order of things."""
-        tried, seqs = tuple(sorted(self.tried)), frozenset(self.seqs)
-        return self.is_published, bool(self.delivered), seqs, self.settled_by, tried, self.redrives
-
-    @property
-    def is_published(self) -> bool:
-        return self.returned < math.inf
-
-
-@dataclass(slots=True)
-class Holding:
-    """One lease, from its claim until its settlement begins."""
-
-    lease: Lease[Any]
-    claimed_at: float
-    expires_at: float
-    redrives: int = 0
-    is_live: bool = True
-    settled_by: str | None = None
-    open: int = 0
-    """Settlements of which it is not known whether they happened."""
-
-    def state(self) -> tuple[object, ...]:
-        """Return what the judge may still want to know of it."""
-        return self.expires_at, self.redrives, self.is_live, self.settled_by or "", self.open
 
 
 class Log:
@@ -129,6 +85,8 @@ class Log:
         self._note(f"{verb} {lease.event}")
         holding, story = self._holdings[lease.token], self.stories[lease.event]
         holding.is_live, holding.redrives = False, story.redrives
+        if not holding.open:
+            holding.is_late = lease.epoch < self._epochs[lease.group_id]
         holding.open += 1
         story.tried.append(verb)
 
@@ -143,6 +101,8 @@ class Log:
             return
         if holding.settled_by:
             self.blame(f"I3 {lease.event} settled by {holding.settled_by}, then by {verb}")
+        if holding.is_late:
+            self.blame(f"I3 {lease.event} settled by {verb}, though its group had a new owner")
         holding.settled_by = verb
         is_redriven_since = story.redrives > holding.redrives
         if verb in FINAL and not is_redriven_since:

@@ -28,8 +28,9 @@ __all__ = ("TransportMachine",)
 
 Leases = MultipleResults[Lease[int]]
 
-GROUPS = ("a", "b", "c", "d", "e")
-NAMED = (("a", "m1"), ("a", "m1"), ("a", "m1"), ("b", "m2"), ("b", "m2"), ("c", "m1"))
+GROUPS = ("g", "h", "m", "i", "n")
+"""Of three partitions each has some."""
+NAMED = (("g", "m1"), ("g", "m1"), ("g", "m1"), ("h", "m2"), ("h", "m2"), ("m", "m1"))
 """Groups and message ids. Mostly a repeat goes to the same group, as it should."""
 MOVES: tuple[Move, ...] = (
     ("ack",),
@@ -48,6 +49,7 @@ priorities = st.sampled_from((0, 2, 4))
 floors = st.sampled_from((0, 0, 0, 2, 4))
 visibilities = st.sampled_from((10.0, 30.0))
 moves = st.sampled_from(MOVES)
+moves_of_many = st.sampled_from([move for move in MOVES if move[0] in ("ack", "nack")])
 waits = st.sampled_from((0.25, 1.0, 5.0, 10.0, 30.0, 60.0, 90.0))
 """Small ones, to the end of a visibility or a delay, past it. Their sums are exact."""
 orders: st.SearchStrategy[Order] = st.sampled_from(("fair", "fair", "priority"))
@@ -91,9 +93,25 @@ class TransportMachine(RuleBasedStateMachine):
         lease = self.both.claim(visibility, min_priority, order)
         return multiple() if lease is None else multiple(lease)
 
-    @rule(target=leases, n=st.integers(1, 3), visibility=visibilities, min_priority=floors)
-    def claim_many(self, n: int, visibility: float, min_priority: int) -> Leases:
-        return multiple(*self.both.claim_many(n, visibility, min_priority))
+    @rule(
+        target=leases,
+        n=st.integers(1, 4),
+        visibility=visibilities,
+        min_priority=floors,
+        order=orders,
+    )
+    def claim_many(self, n: int, visibility: float, min_priority: int, order: Order) -> Leases:
+        return multiple(*self.both.claim_many(n, visibility, min_priority, order))
+
+    @rule(
+        target=spent,
+        held=st.lists(consumes(leases), min_size=1, max_size=4),
+        settled=st.lists(spent, max_size=1),
+        move=moves_of_many,
+    )
+    def settle_many(self, held: list[Lease[int]], settled: list[Lease[int]], move: Move) -> Leases:
+        self.both.settle_many([*settled, *held], move)
+        return multiple(*held)
 
     @rule(target=spent)
     def claim_and_ack(self) -> Leases:

@@ -122,6 +122,7 @@ class MemoryCollection:
         sort: Sequence[tuple[str, int]],
         limit: int = 0,
         fields: Document | None = None,
+        hint: Sequence[tuple[str, int]] | None = None,
     ) -> list[Document]:
         found = in_order(self._matching(match), sort)
         return [projected(document, fields) for document in found[: limit or None]]

@@ -6,7 +6,7 @@ interleavings. A message is known by its event, a number that is unique in the r
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator, Set
+from collections.abc import Callable, Iterator, Mapping, Set
 from dataclasses import dataclass, field
 
 from fairlane import Duplicate, Lease, TransportStats
@@ -16,6 +16,11 @@ __all__ = ("NEW_GROUP_CREDIT", "Group", "Letter", "Message", "Model")
 NEW_GROUP_CREDIT = 60.0
 GRACE = 5.0
 """Seconds that repair leaves to a publisher."""
+
+Due = tuple[int, float]
+"""What groups are sorted by: their priority, if that counts, and when they were due."""
+
+LAST: Due = (1, math.inf)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +63,7 @@ class Model:
     """`strays` are messages whose publisher died before it made their group claimable."""
 
     clock: Callable[[], float]
+    partition_of: Callable[[str], int] = lambda _: 0
     groups: dict[str, Group] = field(default_factory=dict)
     strays: dict[str, list[Message]] = field(default_factory=dict)
     letters: dict[int, Letter] = field(default_factory=dict)
@@ -103,24 +109,49 @@ class Model:
     def claim(self, min_priority: int = 0, order: str = "fair") -> set[str]:
         """Return the groups of which a claim returns one; the choice among them is free.
 
-        Round robin is exact here: with one partition the design serves the group first that has
-        been claimable for longest, new groups as if they had been for `NEW_GROUP_CREDIT` seconds.
-        Only between groups with equal times it promises nothing. `order="priority"` looks at the
-        priority before that. Empty groups that a claim meets on its way are removed; whether it
-        met one with the same time as the group that it returned, nobody can say.
+        Round robin is exact within a partition: the design serves the group first that has been
+        claimable for longest, new groups as if they had been for `NEW_GROUP_CREDIT` seconds. It
+        promises nothing between groups with equal times, nor between partitions.
+        `order="priority"` looks at the priority before that.
         """
-        line = {
+        line = self._line(min_priority, order)
+        first: dict[int, Due] = {}
+        for name, due in line.items():
+            if self.groups[name].messages:
+                place = self.partition_of(name)
+                first[place] = min(due, first.get(place, LAST))
+        self._pass_by(line, first)
+        return {
+            name
+            for name in line.keys() & self.groups.keys()
+            if self.groups[name].messages and line[name] == first[self.partition_of(name)]
+        }
+
+    def _pass_by(self, line: Mapping[str, Due], first: Mapping[int, Due]) -> None:
+        """Remove the empty groups that a claim meets on its way to the first one of a partition.
+
+        It meets all if it finds nothing. If it has a choice nobody can say which it met, nor ever
+        whether it met one that was due at the same time.
+        """
+        for name in [name for name in line if not self.groups[name].messages]:
+            place = self.partition_of(name)
+            is_met = line[name] < first.get(place, LAST)
+            if not first or (is_met and first.keys() == {place}):
+                del self.groups[name]
+            elif line[name] <= first.get(place, LAST):
+                self._maybe_gone.add(name)
+
+    def has_empty(self, min_priority: int = 0) -> bool:
+        """Whether a claim may meet a group that has nothing to deliver."""
+        return any(not self.groups[name].messages for name in self._line(min_priority, "fair"))
+
+    def _line(self, min_priority: int, order: str) -> dict[str, Due]:
+        """Return the groups that are due, and what they are sorted by."""
+        return {
             name: (-group.priority if order == "priority" else 0, group.free_at)
             for name, group in self.groups.items()
             if group.priority >= min_priority and group.free_at <= self.clock()
         }
-        empty = {name for name in line if not self.groups[name].messages}
-        first = min((line[name] for name in line.keys() - empty), default=(1, math.inf))
-        for name in empty:
-            if line[name] < first:
-                del self.groups[name]
-        self._maybe_gone |= {name for name in empty if line[name] == first}
-        return {name for name in line.keys() - empty if line[name] == first}
 
     def lease(self, group_id: str, token: str, visibility: float) -> Group:
         group = self.groups[group_id]

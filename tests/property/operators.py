@@ -17,15 +17,21 @@ MISSING = object()
 OPERATORS: dict[str, Callable[[Any, Any], bool]] = {
     "$lte": lambda value, wanted: _is_number(value) and value <= wanted,
     "$gte": lambda value, wanted: _is_number(value) and value >= wanted,
+    "$eq": lambda value, wanted: value == wanted,
     "$gt": lambda value, wanted: _is_number(value) and value > wanted,
-    "$in": lambda value, wanted: value in wanted,
-    "$nin": lambda value, wanted: value not in wanted,
+    "$in": lambda value, wanted: _is_among(value, wanted),
+    "$nin": lambda value, wanted: not _is_among(value, wanted),
     "$exists": lambda value, wanted: (value is not MISSING) == wanted,
 }
 
 
 def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _is_among(value: Any, wanted: Sequence[Any]) -> bool:
+    """Tell whether the value is one of these; what is missing counts as null."""
+    return (None if value is MISSING else value) in wanted
 
 
 def _value(document: Any, path: str) -> Any:

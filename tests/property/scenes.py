@@ -10,6 +10,7 @@ from property.world import VISIBILITY, Participant, World
 __all__ = (
     "EXPIRY",
     "FINAL",
+    "MANY_MOVES",
     "MOVES",
     "PARKED_FOR",
     "SETTLEMENTS",
@@ -29,6 +30,9 @@ PARKED_FOR = 600.0
 Move = Callable[[Participant, Lease[Any]], Coroutine[Any, Any, bool]]
 """Something done with a lease; returns whether it was still held."""
 
+ManyMove = Callable[[Participant, list[Lease[Any]]], Coroutine[Any, Any, list[bool]]]
+"""Something done with leases together; returns of each whether it was still held."""
+
 
 async def park(worker: Participant, lease: Lease[Any]) -> bool:
     return await worker.nack(lease, PARKED_FOR)
@@ -41,6 +45,10 @@ MOVES: dict[str, Move] = {
     "release": Participant.release,
     "dead_letter": Participant.dead_letter,
     "extend": Participant.extend,
+}
+MANY_MOVES: dict[str, ManyMove] = {
+    "ack": Participant.ack_many,
+    "nack": Participant.nack_many,
 }
 SETTLEMENTS = tuple(name for name in MOVES if name != "extend")
 FINAL = ("ack", "dead_letter")

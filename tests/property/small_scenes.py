@@ -1,79 +1,26 @@
-"""Scenes that are small enough to be explored completely. Each returns who acts in it.
-
-A participant pauses before each operation, so that everything else may happen between two of them.
-"""
+"""Scenes that are small enough to be explored completely. Each returns who acts in it."""
 
 from functools import partial
 
-from property.actors import Actor, Program
-from property.cast import attempted
+from property.batch_scenes import BATCHES
 from property.explorer import Scene
-from property.scenes import EXPIRY, MOVES, SETTLEMENTS, died, leased
-from property.world import VISIBILITY, Participant, World
+from property.partition_scenes import PARTITIONED
+from property.programs import (
+    Programs,
+    claim,
+    expiry,
+    held,
+    publish,
+    publish_many,
+    repair,
+    work,
+    work_ending_in,
+    work_on_two,
+)
+from property.scenes import MOVES, SETTLEMENTS, died, leased
+from property.world import Participant, World
 
 __all__ = ("LARGE", "SCENES")
-
-Programs = dict[str, Program]
-
-
-async def publish(actor: Actor, self: Participant) -> None:
-    await actor.pause("publish")
-    await attempted(actor, self.publish())
-
-
-async def publish_many(actor: Actor, self: Participant) -> None:
-    await actor.pause("publish_many")
-    await attempted(actor, self.publish_many("g", "h", "g"))
-
-
-async def claim(actor: Actor, self: Participant) -> None:
-    await actor.pause("claim")
-    await attempted(actor, self.claim())
-
-
-def work_ending_in(verb: str) -> Program:
-    async def work(actor: Actor, self: Participant) -> None:
-        await actor.pause("claim")
-        if lease := (await attempted(actor, self.claim())).value:
-            await actor.pause(verb)
-            await attempted(actor, MOVES[verb](self, lease))
-
-    return work
-
-
-work = work_ending_in("ack")
-
-
-async def work_on_two(actor: Actor, self: Participant) -> None:
-    await actor.pause("claim_many")
-    for lease in (await attempted(actor, self.claim_many(2))).value or ():
-        await actor.pause("ack")
-        await attempted(actor, self.ack(lease))
-
-
-async def repair(actor: Actor, self: Participant) -> None:
-    await actor.pause("repair")
-    await attempted(actor, self.repair())
-
-
-async def held(world: World, *verbs: str, visibility: float = VISIBILITY) -> Program:
-    """Return the program of somebody who holds a lease, and who is in no hurry to end it."""
-    lease = await leased(world, await world.join(), messages=1, visibility=visibility)
-
-    async def settle(actor: Actor, self: Participant) -> None:
-        for verb in verbs:
-            await actor.pause(verb)
-            await attempted(actor, MOVES[verb](self, lease))
-
-    return settle
-
-
-def expiry(world: World) -> Program:
-    async def pass_by(actor: Actor, _: Participant) -> None:
-        await actor.pause("expiry")
-        world.clock.advance(EXPIRY)
-
-    return pass_by
 
 
 async def two_publishes_and_work(_: World) -> Programs:
@@ -182,13 +129,23 @@ SCENES: dict[str, Scene] = {
     )
 }
 SCENES |= {f"late_{verb}_and_new_owner": partial(late, verb) for verb in MOVES}
+SCENES |= BATCHES | PARTITIONED
 SCENES |= {f"ack_after_{verb}_and_work": partial(second_settlement, verb) for verb in SETTLEMENTS}
 
 LARGE: dict[str, Scene] = {
     "late_dead_letter_and_repair": late_dead_letter_and_repair,
     **{
         name: SCENES.pop(name)
-        for name in ("late_dead_letter_and_new_owner", "ack_after_dead_letter_and_work")
+        for name in (
+            "late_dead_letter_and_new_owner",
+            "ack_after_dead_letter_and_work",
+            "two_claims_of_two_of_three_groups",
+            "claims_of_two_of_three_alike",
+            "claim_in_two_partitions_and_work",
+            "reconcile_and_work",
+            "repartition_and_publish_and_work",
+            "repartition_and_work_twice",
+        )
     },
 }
-"""Scenes in which two move the same dead letter: with faults there are very many schedules."""
+"""Scenes of which there are very many schedules with faults."""

@@ -1,7 +1,5 @@
 """The explorer itself: it leaves out nothing that matters, and it finds what is wrong."""
 
-import sys
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -13,40 +11,45 @@ from fairlane.lease import commands
 from fairlane.transport import _group_commands
 from fairlane.transport._delivery import Delivery, Front
 from fairlane.transport._settle import Settler
-from property import small_scenes
+from property import programs
 from property.actors import Program
 from property.explorer import Scene, explore, replay
 from property.small_scenes import SCENES
+from property.spoiling import Change, Command, spoil, without
 from property.world import World
 
 ack = Settler._ack
 pytestmark = pytest.mark.usefixtures("silence")
 
-Command = Callable[..., Any]
-Change = Callable[[Any], Any]
-
 
 async def publish_and_work(_: World) -> dict[str, Program]:
-    return {"p": small_scenes.publish, "w": small_scenes.work}
+    return {"p": programs.publish, "w": programs.work}
 
 
 async def publish_and_ack(world: World) -> dict[str, Program]:
-    return {"p": small_scenes.publish, "v": await small_scenes.held(world, "ack")}
+    return {"p": programs.publish, "v": await programs.held(world, "ack")}
 
 
-@pytest.mark.parametrize("scene", [publish_and_work, publish_and_ack])
+async def publish_and_claim_two(world: World) -> dict[str, Program]:
+    await (await world.join()).publish("h")
+    return {"p": programs.publish, "w": programs.claim_two}
+
+
+async def claim_and_claim_in_two_partitions(world: World) -> dict[str, Program]:
+    await world.divide(2)
+    await (await world.join()).publish_many("g", "h")
+    return {"v": programs.claim, "w": programs.backwards(programs.claim)}
+
+
+@pytest.mark.parametrize(
+    "scene",
+    [publish_and_work, publish_and_ack, publish_and_claim_two, claim_and_claim_in_two_partitions],
+)
 async def test_schedules_left_out_end_like_others_that_were_played(scene: Scene) -> None:
     pruned = await explore(scene)
     everything = await explore(scene, is_pruned=False)
     assert pruned.schedules < everything.schedules / 5
     assert pruned.endings == everything.endings
-
-
-def without(field: str) -> Change:
-    def change(match: Any) -> Any:
-        return {key: value for key, value in match.items() if key != field}
-
-    return change
 
 
 def keeping_the_token(update: Any) -> Any:
@@ -74,13 +77,6 @@ DEFECTS = [
     (_group_commands.readied, pulling_forward, "nack_and_publish_and_work", "I3"),
 ]
 """A command, what is done to it, where that is found, and as what."""
-
-
-def spoil(patch: pytest.MonkeyPatch, command: Command, change: Change) -> None:
-    home = sys.modules[command.__module__]
-    patch.setattr(
-        home, command.__name__, lambda *args, **options: change(command(*args, **options))
-    )
 
 
 @pytest.mark.parametrize(("command", "change", "scene", "violation"), DEFECTS)

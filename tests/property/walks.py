@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import Any, TypeVar
 
 from fairlane import AsyncMongoTransport
+from fairlane.lease.batch import Spread
 from fairlane.lease.sweep import Sweeps
 
 __all__ = ("let_walk", "walk_of")
@@ -30,13 +31,27 @@ class ThereAndBack(random.Random):
         return list(order)
 
 
+class FromOneEnd(random.Random):
+    """Draws always the first ones, or the last ones."""
+
+    def __init__(self, *, is_backwards: bool) -> None:
+        super().__init__(0)
+        self.is_backwards = is_backwards
+
+    def sample(self, population: Sequence[T], k: int, *, counts: Any = None) -> list[T]:
+        return list(population[-k:] if self.is_backwards else population[:k])
+
+
 def let_walk(transport: AsyncMongoTransport[Any], *, is_backwards: bool = False) -> None:
     """Let the claimer begin, as if it had never claimed, with partition 0, or with the last one."""
     claimer: Any = transport._claimer
-    claimer._sweeps = Sweeps(rng=ThereAndBack(is_backwards=is_backwards))
+    claimer._rounds._sweeps = Sweeps(rng=ThereAndBack(is_backwards=is_backwards))
+    claimer._spread = Spread(rng=FromOneEnd(is_backwards=is_backwards))
 
 
 def walk_of(transport: AsyncMongoTransport[Any]) -> object:
     """Return where the claimer goes on, unless it is under way."""
-    sweeps: Any = transport._claimer._sweeps
-    return sweeps._rng.is_backwards, [tuple(sweep._order) for sweep in sweeps._idle]
+    claimer: Any = transport._claimer
+    sweeps = claimer._rounds._sweeps
+    orders = [tuple(sweep._order) for sweep in sweeps._idle]
+    return sweeps._rng.is_backwards, orders, claimer._spread.reach(1)

@@ -112,8 +112,9 @@ class FakeSide:
     async def ack(self, job: Job) -> bool:
         return await self._settle("ack", job, state="done")
 
-    async def fail(self, job: Job, error: str | None) -> bool:
-        return await self._settle("fail", job, state="failed", last_error=error)
+    async def fail(self, job: Job, error: str | None, *, is_started: bool = True) -> bool:
+        starts = job.attempts if is_started else job.attempts - 1
+        return await self._settle("fail", job, state="failed", last_error=error, attempts=starts)
 
     async def retry(self, job: Job, delay: float, error: str | None) -> bool:
         return await self._settle("retry", job, delay=delay, state="pending", last_error=error)

@@ -14,7 +14,7 @@ from pymongo.errors import AutoReconnect
 from fairlane import AsyncMongoTransport, Lease
 from fairlane.driver import Driver
 from fairlane.lease import batch, commands
-from fairlane.lease.batch import Wanted
+from fairlane.lease.batch import WIDEST, Spread, Wanted
 from fairlane.lease.sweep import Sweep
 from fairlane.testing import ManualClock
 
@@ -35,18 +35,18 @@ class Shelves:
         self._layout = layout
         self.looks: list[tuple[list[int], int]] = []
 
-    async def find(self, match: Document, *, limit: int, **_: Any) -> list[Document]:
+    async def look(self, match: Document, *, limit: int, **_: Any) -> list[Any]:
         where = match["partition"]
         partitions = where["$in"] if isinstance(where, dict) else [where]
         self.looks.append((partitions, limit))
         due = [(p, n) for n in range(max(self._layout)) for p in partitions if n < self._layout[p]]
-        return [{"_id": key} for key in due[:limit]]
+        return list(due[:limit])
 
 
 def candidates(layout: Sequence[int], n: int, *, seed: int = 7) -> tuple[list[Any], Shelves]:
-    shelves: Any = Shelves(layout)
+    shelves = Shelves(layout)
     looks = Sweep(len(layout), rng=random.Random(seed)).looks()
-    return asyncio.run(batch.candidates(shelves, WANTED, looks, n)), shelves
+    return asyncio.run(batch.candidates(shelves.look, WANTED, looks, n, Spread())), shelves
 
 
 @given(
@@ -228,3 +228,48 @@ def test_claimer_of_many_never_rests_while_any_partition_holds_due_work(
     groups = [lease.group_id for lease in leases]
     assert len(set(groups)) == len(groups)
     assert len({lease.token for lease in leases}) == len(groups)
+
+
+# Claimers apart
+
+
+def test_claimer_who_wins_bids_for_the_first_ones() -> None:
+    spread = Spread()
+    spread.note(bids=4, won=4)
+    assert (spread.reach(4), spread.draw("abcd", 4)) == (4, ["a", "b", "c", "d"])
+
+
+def test_claimer_who_loses_most_looks_twice_as_far() -> None:
+    spread = Spread()
+    spread.note(bids=4, won=1)
+    spread.note(bids=4, won=0)
+    assert spread.reach(4) == 16
+
+
+def test_claimer_who_loses_a_few_stays_as_it_is() -> None:
+    spread = Spread()
+    spread.note(bids=4, won=0)
+    spread.note(bids=4, won=3)
+    assert spread.reach(4) == 8
+
+
+def test_claimer_looks_no_further_than_the_widest() -> None:
+    spread = Spread()
+    for _ in range(20):
+        spread.note(bids=4, won=0)
+    assert spread.reach(1) == WIDEST
+
+
+def test_claimer_who_wins_all_moves_back_step_by_step() -> None:
+    spread = Spread()
+    spread.note(bids=4, won=0)
+    spread.note(bids=4, won=0)
+    spread.note(bids=4, won=4)
+    assert spread.reach(4) == 8
+
+
+@given(st.lists(st.integers(), unique=True, max_size=40), st.integers(1, 10))
+def test_drawn_are_as_many_as_wanted_and_in_their_order(found: list[int], n: int) -> None:
+    drawn = Spread().draw(found, n)
+    assert len(drawn) == min(n, len(found))
+    assert drawn == [each for each in found if each in drawn]

@@ -131,6 +131,7 @@ def test_orders_survive_json() -> None:
         url="mongodb://u:p@h/",
         database="d",
         driver="motor",
+        product="jobs",
         strategy="auto",
         batch=1,
         first=3,

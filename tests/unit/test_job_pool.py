@@ -423,6 +423,7 @@ def test_exhausted_job_is_told_of_once_also_when_a_claim_finds_it(attempts: int)
             await scene.record.until("dead_lettered")
         assert [(job.id, job.state) for job in told] == [(key, "failed")]
         assert runs == 3 - attempts
+        assert scene.side.job(key).attempts == 3
 
     scenario()
 

@@ -1,4 +1,4 @@
-"""`MongoTransport` says what `AsyncMongoTransport` says, and refuses what it cannot serve."""
+"""The blocking facades say what the asynchronous classes say, and refuse what they cannot serve."""
 
 import inspect
 from collections.abc import Callable
@@ -8,7 +8,13 @@ from typing import Any
 import pytest
 from pymongo import AsyncMongoClient
 
-from fairlane import AsyncMongoTransport, ConfigurationError, MongoTransport
+from fairlane import (
+    AsyncJobQueue,
+    AsyncMongoTransport,
+    ConfigurationError,
+    JobQueue,
+    MongoTransport,
+)
 
 
 def _is_verb(value: object) -> bool:
@@ -29,6 +35,7 @@ ARGUMENTS: dict[str, tuple[Any, ...]] = {
     "ack_many": ([],),
     "nack": (None,),
     "nack_many": ([],),
+    "release_many": ([],),
     "extend": (None,),
     "release": (None,),
     "dead_letter": (None, "why"),
@@ -147,3 +154,90 @@ def test_refusal_of_what_a_factory_makes_names_the_type_and_shows_no_password(ma
     with pytest.raises(ConfigurationError, match="not str") as refusal:
         MongoTransport(lambda: made).stats()
     assert "secret" not in str(refusal.value)
+
+
+JOB_VERBS = [
+    name
+    for name, value in vars(AsyncJobQueue).items()
+    if not name.startswith("_") and _is_verb(value)
+]
+JOB_ARGUMENTS: dict[str, tuple[Any, ...]] = {
+    "enqueue": (1, "t"),
+    "enqueue_many": ([1], "t"),
+    "claim_many": (2,),
+    "ack": (None,),
+    "ack_many": ([],),
+    "nack": (None,),
+    "fail": (None,),
+    "release": (None,),
+    "release_many": ([],),
+    "extend": (None,),
+    "get": ("id",),
+    "cancel": ("id",),
+    "force_ack": ("id",),
+    "force_fail": ("id",),
+    "force_release": ("id",),
+    "listen": (print, "t"),
+    "repartition": (4,),
+}
+
+
+def test_the_verbs_of_the_job_queue_are_all_found() -> None:
+    assert {"enqueue", "claim", "dequeue", "ack", "reclaim_stale", "listen"} < set(JOB_VERBS)
+
+
+@pytest.mark.parametrize("verb", JOB_VERBS)
+def test_verb_of_the_job_queue_takes_and_returns_what_the_asynchronous_one_does(verb: str) -> None:
+    blocking, asynchronous = getattr(JobQueue, verb), getattr(AsyncJobQueue, verb)
+    assert parameters(blocking) == parameters(asynchronous)
+    assert returned(blocking) == returned(asynchronous)
+    assert not _is_verb(blocking)
+
+
+def test_connect_takes_what_the_asynchronous_one_takes() -> None:
+    assert parameters(JobQueue.connect) == parameters(AsyncJobQueue.connect)
+
+
+def test_nothing_public_is_there_in_the_job_queue_beyond_the_verbs() -> None:
+    names = {name for name in dir(JobQueue) if not name.startswith("_")}
+    assert names == {*JOB_VERBS, "connect", "partitions", "strategy"}
+
+
+@pytest.mark.parametrize("name", [*JOB_VERBS, "connect", "strategy", "partitions"])
+@pytest.mark.parametrize("kind", [JobQueue, AsyncJobQueue])
+def test_everything_public_of_the_job_queue_has_a_docstring(kind: type, name: str) -> None:
+    assert getattr(kind, name).__doc__
+
+
+@pytest.mark.parametrize("verb", JOB_VERBS)
+async def test_verb_of_the_job_queue_refuses_a_running_loop(verb: str) -> None:
+    queue = JobQueue(lambda: pytest.fail("was opened"))
+    with pytest.raises(ConfigurationError, match="AsyncJobQueue and `await`"):
+        getattr(queue, verb)(*JOB_ARGUMENTS.get(verb, ()))
+
+
+async def test_connect_refuses_a_running_loop() -> None:
+    with pytest.raises(ConfigurationError, match="AsyncJobQueue and `await`"):
+        JobQueue.connect("mongodb://localhost")
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        AsyncJobQueue(AsyncMongoClient(connect=False)),
+        AsyncMongoClient(connect=False),
+        AsyncJobQueue.connect("mongodb://localhost"),
+        "mongodb://localhost",
+        None,
+    ],
+    ids=["a queue", "a client", "an opening", "a url", "nothing"],
+)
+def test_what_opens_no_job_queue_is_refused_with_what_to_give(given: Any) -> None:
+    with pytest.raises(ConfigurationError, match=r"function that opens.*JobQueue\.connect"):
+        JobQueue(given)
+
+
+def test_factory_that_opens_a_transport_is_refused() -> None:
+    queue = JobQueue(lambda: nullcontext(AsyncMongoTransport))  # type: ignore[arg-type]
+    with pytest.raises(ConfigurationError, match=r"opens an AsyncJobQueue .*connect"):
+        queue.stats()

@@ -2,7 +2,7 @@
 
 from fairlane.jobs._context import JobContext
 from fairlane.jobs._definition import Definition, EventJob, RecurringJob
-from fairlane.jobs._enqueue import NewJob, OnDuplicate
+from fairlane.jobs._drafts import NewJob, OnDuplicate
 from fairlane.jobs._listen import Handler
 from fairlane.jobs._queue import AsyncJobQueue
 from fairlane.jobs._registry import Jobs

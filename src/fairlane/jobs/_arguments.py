@@ -1,5 +1,6 @@
 """Arguments of the verbs, checked before anything is written."""
 
+import inspect
 import os
 import socket
 from collections.abc import Iterable
@@ -9,8 +10,19 @@ from fairlane.checks import Seconds
 from fairlane.errors import ConfigurationError
 from fairlane.jobs._listen import Handler
 from fairlane.jobs.model import Job
+from fairlane.retry import Backoff
 
-__all__ = ("handler", "job", "job_type", "jobs", "key", "retention", "types", "worker_id")
+__all__ = (
+    "backoff",
+    "handler",
+    "job",
+    "job_type",
+    "jobs",
+    "key",
+    "retention",
+    "types",
+    "worker_id",
+)
 
 
 def job(value: object, name: str = "job") -> Job:
@@ -59,6 +71,16 @@ def worker_id(value: object) -> str:
 def handler(value: Handler) -> Handler:
     if not callable(value):
         raise ConfigurationError(f"handler must be a function of one job, not {value!r:.100}")
+    if inspect.isgeneratorfunction(value) or inspect.isasyncgenfunction(value):
+        raise ConfigurationError("handler must not contain `yield`: nobody would run its body")
+    return value
+
+
+def backoff(value: Backoff | None) -> Backoff:
+    if value is None:
+        return Backoff()
+    if not isinstance(value, Backoff):
+        raise ConfigurationError(f"backoff must be a Backoff, not {value!r:.100}")
     return value
 
 

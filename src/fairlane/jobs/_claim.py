@@ -7,20 +7,18 @@ from functools import partial
 from typing import Any
 from uuid import uuid4
 
-from bson.errors import InvalidBSON
 from pymongo.errors import PyMongoError
 
 from fairlane.driver import Document
 from fairlane.jobs import _job_commands
 from fairlane.jobs._settle import Settler
-from fairlane.jobs._store import JobStore, job_of, readable
+from fairlane.jobs._store import JobStore, readable
 from fairlane.jobs.model import Job
 from fairlane.lease import batch, commands
-from fairlane.lease.batch import Wanted
+from fairlane.lease.batch import Spread, Wanted
 from fairlane.lease.hints import Index
 from fairlane.lease.rounds import Found, Rounds, Skipped
 from fairlane.lease.sweep import Sweep
-from fairlane.payload import plain
 
 __all__ = ("Claimer", "Request")
 
@@ -28,7 +26,7 @@ logger = logging.getLogger(__name__)
 
 ORDER = commands.order_by("priority")
 EXHAUSTED = "no attempt is left: each of its workers died, or lost its lease"
-UNREADABLE = "its document cannot be decoded"
+UNREADABLE = "its document cannot be read"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,13 +51,14 @@ class Request:
     def token(self) -> str:
         return f"{self.worker_id}:{uuid4().hex}"
 
-    def wanted(self, now: float) -> Wanted:
+    def wanted(self, now: float, hint: Index | None) -> Wanted:
         return Wanted(
             now=now,
             until=now + self.lease,
             sort=ORDER,
             among=_job_commands.among(self.types),
             marks=_job_commands.marks(worker_id=self.worker_id, now=now),
+            hint=hint,
         )
 
 
@@ -68,21 +67,26 @@ class Claimer:
         self._store = store
         self._settler = settler
         self._rounds: Rounds[Job] = Rounds(self._give_back)
+        self._spread = Spread()
 
     async def claim(self, request: Request) -> Job | None:
+        await self._store.ready()
         span = self._store.partitioning.span
-        return await self._rounds.one(span, partial(self._attempt, request))
+        attempt = partial(self._attempt, request)
+        return await self._rounds.one(span, attempt, visibility=request.lease)
 
     async def claim_many(self, request: Request, n: int) -> list[Job]:
         if n == 1:  # by one command less
             job = await self.claim(request)
             return [] if job is None else [job]
+        await self._store.ready()
         span = self._store.partitioning.span
-        return await self._rounds.many(span, partial(self._attempt_many, request, n))
+        attempt = partial(self._attempt_many, request, n)
+        return await self._rounds.many(span, attempt, visibility=request.lease)
 
     async def _attempt(self, request: Request, partition: int) -> Found[Job]:
         now, token = await self._store.now(), request.token()
-        wanted = request.wanted(now)
+        wanted = request.wanted(now, self._hint(request))
         leased = await self._store.leaser.lease(
             self._store.jobs.undecoded(),
             commands.due(partitions=[partition], now=now, among=wanted.among),
@@ -90,58 +94,49 @@ class Claimer:
             now=now,
             until=wanted.until,
             sort=wanted.sort,
-            hint=self._store.hint(request.types, is_filtered=request.is_filtered),
+            hint=wanted.hint,
             marks=wanted.marks,
         )
         if leased is None:
             return None
-        try:
-            document = plain(leased)
-        except InvalidBSON:
+        jobs = readable([leased])
+        if not jobs:
             await self._end_unreadable(commands.taken(token))
             return Skipped.EMPTY
-        return await self._handed_out([document], request)
+        return await self._handed_out(jobs, request)
 
     async def _attempt_many(self, request: Request, n: int, sweep: Sweep) -> Found[Job]:
-        jobs, wanted = self._store.jobs, request.wanted(await self._store.now())
-        keys = await self._candidates(request, wanted, sweep.looks(), n)
+        jobs, now = self._store.jobs, await self._store.now()
+        wanted = request.wanted(now, self._hint(request))
+        look = partial(self._store.leaser.look, jobs, **_capped(request.caps))
+        looks = sweep.looks(ranges=wanted.ranges)
+        keys = await batch.candidates(look, wanted, looks, n, self._spread)
         if not keys:
             return None
         bids = {key: request.token() for key in keys}
         leased = await batch.lease_all(jobs, wanted, bids, read_back=self._read_back)
-        return await self._handed_out(leased, request)
+        self._spread.note(bids=len(bids), won=len(leased))
+        return await self._handed_out([document["job"] for document in leased], request)
 
-    async def _candidates(
-        self, request: Request, wanted: Wanted, looks: Sequence[Sequence[int]], n: int
-    ) -> list[Any]:
-        """Read what to bid for, by the index by type where types are left out."""
-
-        async def read(hint: Index | None) -> list[Any]:
-            admits = _Caps(request.caps).admits if request.caps else None
-            return await batch.candidates(
-                self._store.jobs, wanted, looks, n, admits=admits, hint=hint
-            )
-
-        forced = self._store.hint(request.types, is_filtered=True) if request.is_filtered else None
-        return await self._store.leaser.hinted(read, forced)
+    def _hint(self, request: Request) -> Index | None:
+        return self._store.hint(request.types, is_filtered=request.is_filtered)
 
     async def _read_back(self, taken: Document) -> list[Document]:
-        """Read what was won; what cannot be decoded ends here, and is not handed out."""
+        """Read what was won; what cannot be read ends here, and is not handed out."""
         rows = await self._store.jobs.undecoded().find(taken, sort=[("_id", 1)], limit=0)
-        decoded = readable(rows)
-        if len(decoded) < len(rows):
-            good = [document["_id"] for document in decoded]
-            ids = [key for key in taken["_id"]["$in"] if key not in good]
-            for key in ids:
-                await self._end_unreadable({**taken, "_id": key})
-        return decoded
+        jobs = readable(rows)
+        if len(jobs) < len(rows):
+            good = [job.id for job in jobs]
+            for key in taken["_id"]["$in"]:
+                if key not in good:
+                    await self._end_unreadable({**taken, "_id": key})
+        return [{"_id": job.id, "job": job} for job in jobs]
 
     async def _end_unreadable(self, match: Document) -> None:
         if await self._settler.end_unseen(match, UNREADABLE):
             logger.error("a job failed: %s", UNREADABLE)
 
-    async def _handed_out(self, documents: Sequence[Document], request: Request) -> Found[Job]:
-        jobs = [job_of(document, is_claimed=True) for document in documents]
+    async def _handed_out(self, jobs: Sequence[Job], request: Request) -> Found[Job]:
         try:
             exhausted = [] if request.takes_exhausted else _exhausted(jobs)
             await self._fail(exhausted)
@@ -159,7 +154,7 @@ class Claimer:
     async def _fail(self, exhausted: Sequence[Job]) -> None:
         if not exhausted:
             return
-        ended = await self._settler.fail(exhausted, EXHAUSTED)
+        ended = await self._settler.fail_unstarted(exhausted, EXHAUSTED)
         for job, is_ended in zip(exhausted, ended, strict=True):
             if is_ended:
                 logger.warning("job %s of type %r failed: %s", job.id, job.type, EXHAUSTED)
@@ -169,6 +164,11 @@ class Claimer:
             await self._settler.release(jobs)
         except PyMongoError:
             logger.warning("%d leases run out by themselves", len(jobs), exc_info=True)
+
+
+def _capped(caps: Mapping[str, int]) -> Document:
+    """Return how to look for jobs without more of a type than its cap."""
+    return {"fields": ("type",), "admits": _Caps(caps).admits} if caps else {}
 
 
 class _Caps:

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 from fairlane import checks
 from fairlane.errors import ConfigurationError, PayloadError
 from fairlane.jobs._arguments import job_type
-from fairlane.jobs._enqueue import NewJob, checked_priority
+from fairlane.jobs._drafts import NewJob, checked_priority
 from fairlane.jobs._params import checked_model, dumped, validated
 from fairlane.jobs._schedule import Misfire, Schedule, is_missed
 from fairlane.jobs.model import Enqueued, EnqueuedMany

@@ -1,81 +1,24 @@
 """Enqueue: store new jobs, and tell of each what became of it."""
 
 import uuid
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from datetime import datetime
-from typing import Any, Literal
+from collections.abc import Mapping, Sequence
+from typing import Any
 
-from pymongo.errors import DuplicateKeyError
+from pymongo.errors import DuplicateKeyError, PyMongoError
 
-from fairlane import checks
-from fairlane.checks import Seconds
 from fairlane.driver import Document
-from fairlane.errors import ConfigurationError, Duplicate, FairlaneError
+from fairlane.errors import Duplicate
 from fairlane.jobs import _job_commands
+from fairlane.jobs._drafts import Draft, OnDuplicate
 from fairlane.jobs._store import JobStore
 from fairlane.jobs.model import Enqueued, EnqueuedMany
-from fairlane.payload import as_bson, stored
 from fairlane.shield import finish
 
-__all__ = (
-    "Draft",
-    "Enqueuer",
-    "NewJob",
-    "OnDuplicate",
-    "checked_on_duplicate",
-    "checked_priority",
-    "with_defaults",
-)
+__all__ = ("Enqueuer",)
 
-OnDuplicate = Literal["skip", "replace", "raise"]
-ON_DUPLICATE = ("skip", "replace", "raise")
 TRIES = 5
 
-
-@dataclass(frozen=True, slots=True)
-class NewJob:
-    """A job to be enqueued, with options of its own; see `AsyncJobQueue.enqueue` for each."""
-
-    payload: Any
-    type: str | None = None
-    priority: int | None = None
-    delay: Seconds | None = None
-    run_at: datetime | None = None
-    max_attempts: int | None = None
-    unique_key: str | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Draft:
-    """A checked job that is not stored yet. `due_at` or `delay` is set, or none for now."""
-
-    type: str
-    payload: Any
-    priority: int
-    delay: float
-    due_at: float | None
-    max_attempts: int
-    unique_key: str | None
-
-    @classmethod
-    def checked(cls, job: NewJob, *, max_attempts: int) -> "Draft":
-        """Return a draft; raises `ConfigurationError` or `PayloadError` for the first bad part."""
-        kind = _nonempty("type", job.type)
-        key = None if job.unique_key is None else _nonempty("unique_key", job.unique_key)
-        if job.delay is not None and job.run_at is not None:
-            raise ConfigurationError("give delay or run_at, not both")
-        beside = 4 * len(kind.encode()) + len((key or "").encode())
-        attempts = max_attempts if job.max_attempts is None else job.max_attempts
-        return cls(
-            type=kind,
-            priority=checked_priority(0 if job.priority is None else job.priority),
-            delay=checks.seconds("delay", 0.0 if job.delay is None else job.delay),
-            due_at=None if job.run_at is None else _epoch(job.run_at),
-            max_attempts=checks.count("max_attempts", attempts),
-            unique_key=key,
-            payload=as_bson("payload", job.payload, beside=beside),
-        )
+Result = Enqueued | Exception
 
 
 class Enqueuer:
@@ -84,25 +27,20 @@ class Enqueuer:
 
     async def enqueue(self, draft: Draft, on_duplicate: OnDuplicate) -> Enqueued:
         document = self._document(draft, await self._store.now())
-        return await finish(self._insert(document, on_duplicate))
+        (result,) = await finish(self._add([document], on_duplicate))
+        if isinstance(result, Exception):
+            raise result
+        return result
 
     async def enqueue_many(
-        self,
-        drafts: Sequence[Draft | Exception],
-        on_duplicate: OnDuplicate,
+        self, drafts: Sequence[Draft | Exception], on_duplicate: OnDuplicate
     ) -> EnqueuedMany:
         """Store the good ones of these; errors are told by their index."""
         now = await self._store.now()
-        results: dict[int, Enqueued | Exception] = {
-            index: draft for index, draft in enumerate(drafts) if isinstance(draft, Exception)
-        }
-        documents = {
-            index: self._document(draft, now)
-            for index, draft in enumerate(drafts)
-            if not isinstance(draft, Exception)
-        }
-        results |= await finish(self._insert_each(documents, on_duplicate))
-        return _summary([results[index] for index in range(len(drafts))])
+        good = [draft for draft in drafts if isinstance(draft, Draft)]
+        documents = [self._document(draft, now) for draft in good]
+        added = iter(await finish(self._add(documents, on_duplicate)))
+        return _summary([each if isinstance(each, Exception) else next(added) for each in drafts])
 
     def _document(self, draft: Draft, now: float) -> Document:
         key = uuid.uuid4().hex
@@ -118,92 +56,99 @@ class Enqueuer:
             key=key, type=draft.type, payload=draft.payload, kind="event", now=now, options=options
         )
 
-    async def _insert_each(
-        self, documents: dict[int, Document], on_duplicate: OnDuplicate
-    ) -> dict[int, Enqueued | Exception]:
-        """Insert all in one command; those whose key is taken are gone through one by one."""
-        indexes = list(documents)
-        ready = [stored(documents[i], as_bytes=self._store.driver.keeps_bytes) for i in indexes]
-        failed = await self._store.jobs.insert_each(ready)
-        results: dict[int, Enqueued | Exception] = {}
-        for place, index in enumerate(indexes):
-            error = failed.get(place)
-            if error is None:
-                results[index] = Enqueued(id=documents[index]["_id"], created=True)
-            elif isinstance(error, DuplicateKeyError):
-                results[index] = await self._try_insert(documents[index], on_duplicate)
-            else:
-                results[index] = error
-        return results
+    async def _add(self, documents: Sequence[Document], on_duplicate: OnDuplicate) -> list[Result]:
+        """Insert all together, then do as told with the jobs in whose way those refused are.
 
-    async def _try_insert(
-        self, document: Document, on_duplicate: OnDuplicate
-    ) -> Enqueued | Exception:
-        try:
-            return await self._insert(document, on_duplicate)
-        except FairlaneError as error:
-            return error
-
-    async def _insert(self, document: Document, on_duplicate: OnDuplicate) -> Enqueued:
-        """Insert, or do as told with the job that has the key.
-
-        Race: that job ends between the refused insert and the look at it: its key is free, so the
-        insert is tried again. An id that is taken is this job's own: a repeat of a lost reply.
+        Race: such a job ends between the refused insert and the look at it: its key is free, so the
+        insert is tried again. An error, by then, is only that of what is left: what became of the
+        others must be told.
         """
-        ready = stored(document, as_bytes=self._store.driver.keeps_bytes)
-        for _ in range(TRIES):
-            try:
-                await self._store.jobs.insert([ready])
-                return Enqueued(id=document["_id"], created=True)
-            except DuplicateKeyError:
-                there = await self._same(document)
-            if there is not None and there["_id"] == document["_id"]:
-                return Enqueued(id=document["_id"], created=True)
-            if there is not None:
-                return await self._met(there, document, on_duplicate)
-        raise Duplicate(f"the job with unique_key={document.get('unique_key')!r} comes and goes")
+        results: dict[str, Result] = {}
+        left = list(documents)
+        try:
+            for _ in range(TRIES):
+                if not left:
+                    break
+                refused = await self._insert(left, results)
+                left = await self._meet(refused, on_duplicate, results)
+        except PyMongoError as error:
+            results |= {each["_id"]: error for each in documents if each["_id"] not in results}
+        for each in left:
+            results.setdefault(each["_id"], Duplicate(f"the job of {_key(each)} comes and goes"))
+        return [results[each["_id"]] for each in documents]
 
-    async def _same(self, document: Document) -> Document | None:
-        match: Document = {"_id": document["_id"]}
-        if "unique_key" in document:
-            match = _job_commands.with_key(document["type"], document["unique_key"])
-        return await self._store.jobs.find_one(match, {"_id": 1})
+    async def _insert(
+        self, documents: Sequence[Document], results: dict[str, Result]
+    ) -> list[Document]:
+        """Insert in one command; return those refused because something of theirs is taken."""
+        ready = [self._store.storable(each) for each in documents]
+        failed = await self._store.jobs.insert_each(ready)
+        refused = []
+        for place, document in enumerate(documents):
+            error = failed.get(place)
+            if isinstance(error, DuplicateKeyError):
+                refused.append(document)
+            else:
+                results[document["_id"]] = error or Enqueued(id=document["_id"], created=True)
+        return refused
 
-    async def _met(
-        self, there: Document, document: Document, on_duplicate: OnDuplicate
-    ) -> Enqueued:
-        if on_duplicate == "raise":
-            raise Duplicate(
-                f"a job of type {document['type']!r} with unique_key={document['unique_key']!r} "
-                f"has not ended yet: {there['_id']}"
+    async def _meet(
+        self,
+        refused: Sequence[Document],
+        on_duplicate: OnDuplicate,
+        results: dict[str, Result],
+    ) -> list[Document]:
+        """Do as told with each job that is there; return those refused by one that has gone.
+
+        An id that is taken is the job's own: a repeat of a lost reply. Then the job was created,
+        whatever has become of it since.
+        """
+        if not refused:
+            return []
+        own, rivals = await self._taken(refused)
+        met = [each for each in refused if each["_id"] not in own and _key(each) in rivals]
+        results |= {key: Enqueued(id=key, created=True) for key in own}
+        replaced = await self._replace(met, rivals) if on_duplicate == "replace" else set()
+        for document in met:
+            there = rivals[_key(document)]
+            results[document["_id"]] = (
+                Duplicate(f"a job of {_key(document)} has not ended yet: {there}")
+                if on_duplicate == "raise"
+                else Enqueued(id=there, created=False, replaced=document["_id"] in replaced)
             )
-        is_replaced = on_duplicate == "replace" and await self._store.jobs.update_one(
-            _job_commands.cancellable(there["_id"]), _job_commands.replaced(document)
-        )
-        return Enqueued(id=there["_id"], created=False, replaced=is_replaced)
+        return [each for each in refused if each["_id"] not in results]
+
+    async def _taken(self, refused: Sequence[Document]) -> tuple[set[str], dict[str, str]]:
+        """Return the ids that are taken, and by which job each key is."""
+        own = {each["_id"] for each in refused if "unique_key" not in each}
+        keyed = [each for each in refused if "unique_key" in each]
+        if not keyed:  # nothing but their ids can be taken
+            return own, {}
+        match = _job_commands.in_the_way(keyed)
+        fields = {"type": 1, "unique_key": 1}
+        found = await self._store.jobs.find(match, sort=[("_id", 1)], limit=0, fields=fields)
+        own |= {job["_id"] for job in found} & {each["_id"] for each in keyed}
+        return own, {_key(job): job["_id"] for job in found if "unique_key" in job}
+
+    async def _replace(self, met: Sequence[Document], rivals: Mapping[str, str]) -> set[str]:
+        """Give waiting jobs what was to be enqueued; return the ids of what was taken over."""
+        now = await self._store.now()
+        changes = [
+            (
+                _job_commands.cancellable(rivals[_key(each)], now=now),
+                _job_commands.replaced(self._store.storable(each)),
+            )
+            for each in met
+        ]
+        told = await self._store.driver.update_and_tell(self._store.jobs, changes)
+        return {each["_id"] for each, is_replaced in zip(met, told, strict=True) if is_replaced}
 
 
-def checked_on_duplicate(value: OnDuplicate) -> OnDuplicate:
-    if value not in ON_DUPLICATE:
-        raise ConfigurationError(f"on_duplicate must be one of {ON_DUPLICATE}, not {value!r}")
-    return value
+def _key(job: Mapping[str, Any]) -> str:
+    return f"type {job['type']!r} with unique_key={job.get('unique_key')!r}"
 
 
-def with_defaults(item: Any, defaults: NewJob) -> NewJob:
-    """Return an item of `enqueue_many` as a job: what it leaves out is as for all of them."""
-    if not isinstance(item, NewJob):
-        return replace(defaults, payload=item)
-    given = {
-        name: value
-        for name in ("type", "priority", "max_attempts", "unique_key")
-        if (value := getattr(item, name)) is not None
-    }
-    if item.delay is not None or item.run_at is not None:
-        given |= {"delay": item.delay, "run_at": item.run_at}
-    return replace(defaults, payload=item.payload, **given)
-
-
-def _summary(results: Sequence[Enqueued | Exception]) -> EnqueuedMany:
+def _summary(results: Sequence[Result]) -> EnqueuedMany:
     done = [result for result in results if isinstance(result, Enqueued)]
     return EnqueuedMany(
         ids=tuple(result.id if isinstance(result, Enqueued) else None for result in results),
@@ -214,25 +159,3 @@ def _summary(results: Sequence[Enqueued | Exception]) -> EnqueuedMany:
             (index, result) for index, result in enumerate(results) if isinstance(result, Exception)
         ),
     )
-
-
-def _nonempty(name: str, value: object) -> str:
-    if not checks.text(name, value):
-        raise ConfigurationError(f"{name} must not be empty")
-    return str(value)
-
-
-def checked_priority(value: object) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or not -(2**31) <= value < 2**31:
-        raise ConfigurationError(f"priority must be an int of 32 bits, not {value!r}")
-    return value
-
-
-def _epoch(value: object) -> float:
-    if not isinstance(value, datetime):
-        raise ConfigurationError(f"run_at must be a datetime, not {type(value).__name__}")
-    if value.utcoffset() is None:
-        raise ConfigurationError(
-            f"run_at must have a tzinfo: {value!r} is another moment on every machine"
-        )
-    return value.timestamp()

@@ -18,6 +18,7 @@ __all__ = (
     "cancellable",
     "created",
     "ended",
+    "in_the_way",
     "marks",
     "reclaimed",
     "recurring",
@@ -28,7 +29,8 @@ __all__ = (
     "retried",
     "returned",
     "stale",
-    "with_key",
+    "still_ended",
+    "unstarted",
 )
 
 LIVE = ("pending", "processing")
@@ -142,6 +144,19 @@ def rescheduled(*, at: float, priority: int, error: str | None) -> Document:
     }
 
 
+def still_ended(keys: Sequence[str], state: str) -> Document:
+    """Match these jobs while they are as they ended.
+
+    Race: a redrive since: it changes the state, so what runs again is not deleted.
+    """
+    return {"_id": {"$in": list(keys)}, "state": state}
+
+
+def unstarted(end: Document) -> Document:
+    """End a job that a claim has found, and nobody has started: `attempts` are its starts."""
+    return {**end, "$inc": {"attempts": -1}}
+
+
 def retried(*, at: float, error: str | None) -> Document:
     """Let the job be started again, from `at` on; its attempts stay counted."""
     update = commands.freed(at=at)
@@ -171,17 +186,26 @@ def stale(*, now: float, locked_before: float | None, type: str | None) -> Docum
 def reclaimed(job: Document, *, now: float) -> Document:
     """Match the job as it was found stale.
 
-    Race: a claim, a settlement or an extension since: each changes the token or `available_at`.
+    Race: a claim, a settlement or an extension since: each changes the token or `available_at`; and
+    another reclaimer, which changes the state: where there was no token it would count the job too.
     """
-    return {**commands.held(job["_id"], job["token"]), "available_at": {"$lte": now}}
+    return {
+        "_id": job["_id"],
+        "token": job.get("token"),
+        "state": "processing",
+        "available_at": {"$lte": now},
+    }
 
 
-def cancellable(key: str) -> Document:
-    """Match the job while it waits.
+def cancellable(key: str, *, now: float) -> Document:
+    """Match the job while nobody works on it: it waits, or its lease is over.
 
-    Race: a claim meanwhile sets a token: what runs is not deleted under its worker.
+    Race: a claim meanwhile sets a token and moves `available_at`: what runs is not deleted under
+    its worker. The state does not tell: a claim that failed midway gives back the lease, and leaves
+    it "processing".
     """
-    return {"_id": key, "state": "pending", "token": None}
+    is_free = [{"token": None}, {"available_at": {"$lte": now}}]
+    return {"_id": key, "state": {"$in": list(LIVE)}, "$or": is_free}
 
 
 def redriven(job: Document, *, now: float, partition: int) -> Document:
@@ -200,12 +224,20 @@ def redriven(job: Document, *, now: float, partition: int) -> Document:
     }
 
 
-def with_key(type: str, unique_key: str) -> Document:
-    """Match the job of this type that has the key and has not ended."""
-    return {"type": type, "unique_key": unique_key}
+def in_the_way(jobs: Sequence[Document]) -> Document:
+    """Match the jobs that have the ids of these, or keys of them and have not ended."""
+    types = sorted({job["type"] for job in jobs})
+    keys = sorted({job["unique_key"] for job in jobs})
+    ids = [job["_id"] for job in jobs]
+    with_key = {"type": {"$in": types}, "unique_key": {"$in": keys}}
+    return {"$or": [{"_id": {"$in": ids}}, with_key]}
 
 
-def replaced(document: Document) -> Document:
-    """Let a waiting job be as one that was to be enqueued, but for its id and its place."""
+def replaced(document: Mapping[str, Any]) -> Document:
+    """Let a waiting job be as one that was to be enqueued, but for its id and its place.
+
+    Whoever held it before, and comes late, must not end the new one: the token goes.
+    """
     fields = ("payload", "priority", "available_at", "max_attempts")
-    return {"$set": {name: document[name] for name in fields} | {"attempts": 0}}
+    fresh = {"state": "pending", "token": None, "attempts": 0}
+    return {"$set": {name: document[name] for name in fields} | fresh}

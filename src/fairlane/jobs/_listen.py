@@ -1,7 +1,9 @@
 """Listen: work off the jobs of one type, one after the other, until cancelled."""
 
+import asyncio
 import inspect
 import logging
+import math
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -17,7 +19,7 @@ from fairlane.jobs._settle import Settler
 from fairlane.jobs._upkeep import Upkeep
 from fairlane.jobs.model import Job
 from fairlane.retry import Backoff
-from fairlane.shield import DEADLINE
+from fairlane.shield import DEADLINE, outlast
 
 __all__ = ("Handler", "Listener", "Pace")
 
@@ -51,8 +53,15 @@ class Batch:
     """Jobs that were claimed together: those that are not settled, and the one at work."""
 
     left: list[Job]
+    renewed_at: float
     lost: set[str] = field(default_factory=set)
     at_work: anyio.CancelScope = field(default_factory=anyio.CancelScope)
+    renewal: anyio.CancelScope = field(default_factory=lambda: anyio.CancelScope(shield=True))
+
+    def lose(self, ids: set[str]) -> None:
+        self.lost |= ids
+        if self.left and self.left[0].id in ids:
+            self.at_work.cancel()
 
 
 class Listener:
@@ -86,9 +95,10 @@ class Listener:
             group.start_soon(self._reclaim)
             while True:
                 self._woken = anyio.Event()
+                claimed_at = anyio.current_time()
                 jobs = await self._claim()
                 if jobs:
-                    await self._work(Batch(jobs))
+                    await self._work(Batch(jobs, claimed_at))
                 else:
                     await self._rest(self._pace.poll_interval)
 
@@ -116,10 +126,12 @@ class Listener:
         try:
             async with anyio.create_task_group() as group:
                 group.start_soon(self._renew, batch)
-                while batch.left:
-                    await self._handle(batch)
-                    del batch.left[0]
-                group.cancel_scope.cancel()
+                try:
+                    while batch.left:
+                        await self._handle(batch)
+                        del batch.left[0]
+                finally:  # only now: a handler that is cancelled may yet take its time
+                    batch.renewal.cancel()
         finally:
             await self._give_back(batch.left)
 
@@ -139,12 +151,17 @@ class Listener:
             await self._settle(job, error)
 
     async def _call(self, job: Job) -> None:
-        if inspect.iscoroutinefunction(self._handler):
-            await self._handler(job)
-            return
-        result: Any = await to_thread.run_sync(partial(self._handler, job))
-        if inspect.isawaitable(result):  # a plain function around a coroutine
-            await result
+        try:
+            if inspect.iscoroutinefunction(self._handler):
+                await self._handler(job)
+                return
+            result: Any = await _in_thread(partial(self._handler, job))
+            if inspect.isawaitable(result):  # a plain function around a coroutine
+                await result
+        except asyncio.CancelledError as error:
+            if _is_cancelled():
+                raise
+            raise RuntimeError("something that the handler waited for was cancelled") from error
 
     async def _settle(self, job: Job, error: Exception | None) -> None:
         try:
@@ -164,18 +181,31 @@ class Listener:
         return bool(await self._settler.nack(job, delay, describe(error)))
 
     async def _renew(self, batch: Batch) -> None:
-        while True:
-            await anyio.sleep(self._request.lease / 3)
-            jobs = list(batch.left)
-            try:
-                held = await self._settler.extend_many(jobs, self._request.lease)
-            except PyMongoError as error:
-                logger.warning("leases could not be renewed, trying on: %s", describe(error, 300))
-                continue
-            lost = {job.id for job, is_held in zip(jobs, held, strict=True) if not is_held}
-            batch.lost |= lost
-            if batch.left and batch.left[0].id in lost:
-                batch.at_work.cancel()
+        """Renew each third of the lease, until the end of the batch.
+
+        What could not be renewed for two thirds is lost: a handler gets the last third to end in,
+        before another worker starts.
+        """
+        period = self._request.lease / 3
+        with batch.renewal:
+            while True:
+                await anyio.sleep(period)
+                begun_at, jobs = anyio.current_time(), list(batch.left)
+                held = await self._extended(jobs, period)
+                if held is not None:
+                    batch.renewed_at = begun_at
+                    batch.lose({job.id for job, ok in zip(jobs, held, strict=True) if not ok})
+                elif anyio.current_time() - batch.renewed_at >= 2 * period:
+                    batch.lose({job.id for job in jobs})
+
+    async def _extended(self, jobs: Sequence[Job], seconds: float) -> list[bool] | None:
+        """Tell of each job whether it is held for another lease; None if that cannot be told."""
+        try:
+            with anyio.fail_after(seconds):
+                return await self._settler.extend_many(jobs, self._request.lease)
+        except (PyMongoError, TimeoutError) as error:
+            logger.warning("leases could not be renewed, trying on: %s", describe(error, 300))
+            return None
 
     async def _give_back(self, jobs: Sequence[Job]) -> None:
         if not jobs:
@@ -190,7 +220,31 @@ class Listener:
         while True:
             await anyio.sleep(self._pace.reclaim_every)
             try:
-                await self._upkeep.reclaim(None, None)
+                await self._upkeep.reclaim(None, self._request.types[0])
                 await self._upkeep.reconcile()
-            except PyMongoError as error:
+            except Exception as error:
                 logger.warning("stale jobs could not be put back: %s", describe(error, 300))
+
+
+async def _in_thread(call: Callable[[], object]) -> object:
+    """Run a plain function. It cannot be stopped: a cancelled wait goes on until its end.
+
+    Its job would be somebody else's meanwhile.
+    """
+    task = asyncio.ensure_future(to_thread.run_sync(call))
+    try:
+        await asyncio.wait((task,))
+    except asyncio.CancelledError:
+        with anyio.CancelScope(shield=True):
+            await outlast(task, math.inf)
+        if not task.cancelled():
+            task.exception()  # nobody is there to hear it
+        raise
+    return task.result()
+
+
+def _is_cancelled() -> bool:
+    """Tell whether the listener is cancelled, or only something that its handler waited for."""
+    task = asyncio.current_task()
+    is_scope_cancelled = anyio.current_effective_deadline() == -math.inf
+    return is_scope_cancelled or (task is not None and task.cancelling() > 0)

@@ -6,20 +6,22 @@ from types import TracebackType
 from typing import Any, Self
 
 from fairlane import checks
-from fairlane.checks import Seconds
+from fairlane.announcing import Announcer
+from fairlane.checks import MOST_AT_ONCE, Seconds
 from fairlane.clock import Clock
 from fairlane.driver import Driver, close
 from fairlane.errors import ConfigurationError, FairlaneError
 from fairlane.jobs import _arguments
 from fairlane.jobs._claim import Claimer, Request
-from fairlane.jobs._enqueue import (
+from fairlane.jobs._drafts import (
     Draft,
-    Enqueuer,
     NewJob,
     OnDuplicate,
+    checked_defaults,
     checked_on_duplicate,
     with_defaults,
 )
+from fairlane.jobs._enqueue import Enqueuer
 from fairlane.jobs._history import History
 from fairlane.jobs._listen import Handler, Listener, Pace
 from fairlane.jobs._recurring import Recurrer
@@ -37,6 +39,7 @@ from fairlane.jobs.model import (
     Reclaimed,
 )
 from fairlane.jobs.working import WorkingSide
+from fairlane.lease.settings import partition_count
 from fairlane.lease.site import checked_setup
 from fairlane.lease.strategy import Strategy
 from fairlane.opening import Opening, by_url
@@ -119,7 +122,7 @@ class AsyncJobQueue:
             failed=_arguments.retention("keep_failed", keep_failed),
         )
         self._owns_client = False
-        self._listeners: list[Callable[[], object]] = []
+        self._announcer = Announcer()
         self._store = store = JobStore(Driver(client), setup, checked_hint(hint))
         self._enqueuer = Enqueuer(store)
         self._settler = Settler(store, kept)
@@ -220,7 +223,7 @@ class AsyncJobQueue:
         draft = Draft.checked(job, max_attempts=self._max_attempts)
         await self._store.ready()
         enqueued = await self._enqueuer.enqueue(draft, on_duplicate)
-        self._notify()
+        self._announcer.announce()
         return enqueued
 
     async def enqueue_many(
@@ -232,24 +235,25 @@ class AsyncJobQueue:
         delay: Seconds | None = None,
         run_at: datetime | None = None,
         max_attempts: int | None = None,
-        unique_key: str | None = None,
         on_duplicate: OnDuplicate = "skip",
     ) -> EnqueuedMany:
-        """Add many jobs in one command (one or two more for each whose unique key is taken).
+        """Add many jobs in one command, and one or two more if unique keys are taken.
 
         Each item is a payload, or a `NewJob` with options of its own; the arguments are those of
         `enqueue`, for what the items leave out. A bad item does not keep the others from being
-        stored: its error is in `errors`, with its index.
+        stored: its error is in `errors`, with its index, and so is the `Duplicate` of one whose key
+        is taken if `on_duplicate` is "raise".
 
         Raises:
             ConfigurationError: a bad argument; nothing was written.
         """
         checked_on_duplicate(on_duplicate)
-        defaults = NewJob(None, type, priority, delay, run_at, max_attempts, unique_key)
+        defaults = NewJob(None, type, priority, delay, run_at, max_attempts)
+        checked_defaults(defaults)
         drafts = [self._draft(item, defaults) for item in _items(payloads)]
         await self._store.ready()
         enqueued = await self._enqueuer.enqueue_many(drafts, on_duplicate)
-        self._notify()
+        self._announcer.announce()
         return enqueued
 
     def _draft(self, item: Any, defaults: NewJob) -> Draft | Exception:
@@ -274,7 +278,6 @@ class AsyncJobQueue:
             lease: seconds, above 0.
         """
         request = self._request(types, worker_id, lease)
-        await self._store.ready()
         return await self._claimer.claim(request)
 
     dequeue = claim
@@ -286,13 +289,13 @@ class AsyncJobQueue:
         worker_id: str | None = None,
         lease: Seconds | None = None,
     ) -> list[Job]:
-        """Lease up to `n` jobs in three commands, or four where one partition has not enough.
+        """Lease up to `n` jobs (1 to 1,000), in three commands or four.
 
-        Fewer than `n` if no more are due, or if others were quicker; none only if none is due.
+        Fewer than `n` if no more are due, or if others were quicker; none only if none is due, or
+        if the database is so slow that all leases came too late. Arguments are those of `claim`.
         """
-        checks.count("n", n)
+        checks.count("n", n, most=MOST_AT_ONCE)
         request = self._request(types, worker_id, lease)
-        await self._store.ready()
         return await self._claimer.claim_many(request, n)
 
     async def ack(self, job: Job, result: Any = None) -> bool:
@@ -342,6 +345,12 @@ class AsyncJobQueue:
         (is_held,) = await self._settler.release([held])
         return is_held
 
+    async def release_many(self, jobs: Iterable[Job]) -> list[bool]:
+        """Give jobs back as `release` does, in one command; return the results in order."""
+        held = _arguments.jobs(jobs)
+        await self._store.ready()
+        return await self._settler.release(held)
+
     async def extend(self, job: Job, lease: Seconds | None = None) -> Job:
         """Hold the job for at least `lease` seconds from now; return it with its new end.
 
@@ -366,7 +375,6 @@ class AsyncJobQueue:
         """
         seconds = None if older_than is None else checks.seconds("older_than", older_than)
         kind = None if type is None else _arguments.job_type("type", type)
-        await self._store.ready()
         return await self._upkeep.reclaim(seconds, kind)
 
     async def size(self, type: str | None = None) -> int:
@@ -378,9 +386,11 @@ class AsyncJobQueue:
         return await self._count("processing", type)
 
     async def failed(self, type: str | None = None) -> int:
+        """Count the jobs that failed, and are kept."""
         return await self._count("failed", type)
 
     async def total(self, type: str | None = None) -> int:
+        """Count all jobs, those that have ended and are kept included."""
         return await self._count(None, type)
 
     async def stats(self, type: str | None = None) -> JobStats:
@@ -410,7 +420,7 @@ class AsyncJobQueue:
         kind = None if type is None else _arguments.job_type("type", type)
         await self._store.ready()
         number = await self._upkeep.redrive(key, kind)
-        self._notify()
+        self._announcer.announce()
         return number
 
     async def purge(self, type: str | None = None) -> int:
@@ -460,14 +470,13 @@ class AsyncJobQueue:
         Measures now and then which index suits claims, too. Safe at any time and from many
         processes; a loop in the background should call it each minute or so.
         """
-        await self._store.ready()
-        await self._store.measure_hints()
         return await self._upkeep.reconcile()
 
     async def repartition(self, partitions: int) -> None:
         """Change the number of partitions for all programs, as a transport's is changed."""
+        number = partition_count("partitions", partitions)
         await self._store.ready()
-        await self._store.change_partitions(partitions)
+        await self._store.change_partitions(number)
 
     async def listen(
         self,
@@ -491,7 +500,8 @@ class AsyncJobQueue:
             handler: `async def handle(job)`, or `def handle(job)`, which runs in a thread.
             type: of the jobs to work on.
             poll_interval: seconds between two looks for work when there is none.
-            reclaim_every: seconds between two rounds of `reclaim_stale` and `reconcile`.
+            reclaim_every: seconds between two rounds of `reclaim_stale`, of this type, and
+                `reconcile`.
             batch: so many jobs are claimed together.
             backoff: how long a failed job waits for its next attempt.
         """
@@ -499,15 +509,16 @@ class AsyncJobQueue:
             poll_interval=checks.positive_seconds("poll_interval", poll_interval),
             reclaim_every=checks.positive_seconds("reclaim_every", reclaim_every),
             batch=checks.count("batch", batch),
-            backoff=Backoff() if backoff is None else backoff,
+            backoff=_arguments.backoff(backoff),
         )
+        checked_handler = _arguments.handler(handler)
         request = self._request((_arguments.job_type("type", type),), worker_id, None)
         await self._store.ready()
         listener = Listener(
             self._claimer,
             self._settler,
             self._upkeep,
-            handler=_arguments.handler(handler),
+            handler=checked_handler,
             request=request,
             pace=pace,
         )
@@ -523,7 +534,6 @@ class AsyncJobQueue:
         Raises:
             ConfigurationError: an index stands in the way, or the user may not create any.
         """
-        await self._store.ready()
         await self._store.ensure_indexes()
 
     async def clear(self) -> int:
@@ -533,7 +543,6 @@ class AsyncJobQueue:
 
     async def drop(self) -> None:
         """Drop the collection and its settings."""
-        await self._store.ready()
         await self._upkeep.drop()
 
     async def close(self) -> None:
@@ -557,12 +566,7 @@ class AsyncJobQueue:
 
     def subscribe(self, callback: Callable[[], object]) -> Callable[[], None]:
         """Call `callback` after each enqueue through this object; return what ends that."""
-        self._listeners.append(callback)
-        return lambda: self._listeners.remove(callback)
-
-    def _notify(self) -> None:
-        for callback in tuple(self._listeners):
-            callback()
+        return self._announcer.subscribe(callback)
 
     def _request(
         self, types: tuple[str, ...], worker_id: str | None, lease: Seconds | None

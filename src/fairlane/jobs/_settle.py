@@ -1,9 +1,12 @@
 """Settle: the one conditional write that ends or moves the lease of a job."""
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
+
+from pymongo.errors import PyMongoError
 
 from fairlane.clock import instant
 from fairlane.driver import Change, Document
@@ -15,6 +18,8 @@ from fairlane.lease import commands
 from fairlane.shield import finish
 
 __all__ = ("Retention", "Settler")
+
+logger = logging.getLogger(__name__)
 
 MAX_TEXT = 4_000
 """Characters of an error that are kept."""
@@ -38,11 +43,15 @@ class Settler:
         self._retention = retention
 
     async def ack(self, jobs: Jobs, result: Any = None) -> list[bool]:
-        values = {} if result is None else {"result": result}
+        values = {} if result is None else dict(self._store.storable({"result": result}))
         return await self._end(jobs, "done", values)
 
     async def fail(self, jobs: Jobs, error: str | None) -> list[bool]:
         return await self._end(jobs, "failed", _noted(error))
+
+    async def fail_unstarted(self, jobs: Jobs, error: str) -> list[bool]:
+        """Fail jobs that a claim has found and does not hand out."""
+        return await self._end(jobs, "failed", _noted(error), is_started=False)
 
     async def nack(self, job: Job, delay: float, error: str | None) -> Outcome:
         """Race: none about the last attempt: `attempts` are those of this lease, or it is lost."""
@@ -72,11 +81,16 @@ class Settler:
     async def end_unseen(self, match: Document, error: str) -> bool:
         """End a leased job of which only the token is known."""
         update = self.ended("failed", await self._store.now(), None, {"last_error": error})
-        return await self._store.jobs.update_one(match, update)
+        return await self._store.jobs.update_one(match, _job_commands.unstarted(update))
 
-    async def _end(self, jobs: Jobs, state: State, values: Document) -> list[bool]:
+    async def _end(
+        self, jobs: Jobs, state: State, values: Document, *, is_started: bool = True
+    ) -> list[bool]:
         now = await self._store.now()
-        changes = [_change(job, self.ended(state, now, job.unique_key, values)) for job in jobs]
+        changes = []
+        for job in jobs:
+            update = self.ended(state, now, job.unique_key, values)
+            changes.append(_change(job, update if is_started else _job_commands.unstarted(update)))
         return await finish(self._apply_end(changes, state))
 
     async def _apply_end(self, changes: Sequence[Change], state: State) -> list[bool]:
@@ -92,8 +106,14 @@ class Settler:
             match["_id"] for (match, _), is_ended in zip(changes, ended, strict=True) if is_ended
         ]
         if ids and not is_kept:
-            await self._store.jobs.delete_many({"_id": {"$in": ids}, "state": state})
+            await self._delete(_job_commands.still_ended(ids, state))
         return ended
+
+    async def _delete(self, match: Document) -> None:
+        try:
+            await self._store.jobs.delete_many(match)
+        except PyMongoError:
+            logger.warning("jobs that have ended are deleted by the server", exc_info=True)
 
     async def _apply(self, changes: Sequence[Change]) -> list[bool]:
         return await self._store.driver.update_and_tell(self._store.jobs, changes)

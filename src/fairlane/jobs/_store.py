@@ -1,6 +1,7 @@
 """Where one job queue keeps its documents, and by which index it claims them."""
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from bson.errors import InvalidBSON
@@ -15,7 +16,7 @@ from fairlane.lease import commands
 from fairlane.lease.hints import Hints, Index, by_explaining
 from fairlane.lease.indexes import ensure_index
 from fairlane.lease.site import Setup, Site
-from fairlane.payload import plain
+from fairlane.payload import plain, stored
 from fairlane.schema import BY_PRIORITY, BY_TYPE
 
 __all__ = ("Hint", "JobStore", "checked_hint", "job_of", "readable", "recurrence_of")
@@ -28,6 +29,10 @@ CANDIDATES: dict[Hint, tuple[Index, ...]] = {
 }
 
 
+UNREADABLE = (InvalidBSON, LookupError, OverflowError, TypeError, ValueError)
+"""What a document that somebody else has written may raise."""
+
+
 def checked_hint(value: Hint) -> Hint:
     if value not in tuple(CANDIDATES):
         raise ConfigurationError(f"hint must be one of {tuple(CANDIDATES)}, not {value!r}")
@@ -36,6 +41,7 @@ def checked_hint(value: Hint) -> Hint:
 
 class JobStore(Site):
     SETTINGS = "settings:jobs"
+    NAME = "queue"
 
     def __init__(self, driver: Driver, setup: Setup, hint: Hint) -> None:
         super().__init__(driver, setup)
@@ -43,6 +49,8 @@ class JobStore(Site):
         self.history = driver.collection(setup.db_name, f"{setup.prefix}_history")
         self._candidates = CANDIDATES[hint]
         self._asked: Sequence[str] = ()
+        self._measured: Sequence[str] = ()
+        self._measuring = asyncio.Lock()
         self._hints = Hints(
             self._candidates,
             by_explaining(self.jobs, self._asked_for, sort=commands.order_by("priority")),
@@ -64,17 +72,21 @@ class JobStore(Site):
             for model in schema.HISTORY_INDEXES:
                 await ensure_index(self.history, model)
 
+    def storable(self, document: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return values ready to be written: as their exact bytes, or plain for a fake."""
+        return stored(document, as_bytes=self.driver.keeps_bytes)
+
     async def drop(self) -> None:
         await self.jobs.drop()
         await self.history.drop()
-        await self.counters.delete_one({"_id": self.SETTINGS})
-        self._is_ready = False
+        await self.drop_counters(f"^{self.SETTINGS}$")
 
     def hint(self, types: Sequence[str], *, is_filtered: bool = False) -> Index | None:
         """Return the index to name in a claim of these types; of any type it can be but one.
 
-        A claim of fewer types than usual (`is_filtered`) has to pass over all jobs of the others:
-        only the index by type spares that. It tells nothing about which one suits the usual ones.
+        One choice serves all types. It is measured for those that were asked for last. A claim of
+        fewer types than usual (`is_filtered`) has to pass over all jobs of the others: only the
+        index by type spares that, and it tells nothing about which one suits the usual ones.
         """
         if not types:
             return BY_PRIORITY
@@ -85,23 +97,25 @@ class JobStore(Site):
 
     async def measure_hints(self) -> None:
         """Find out which index suits the claims that were made last, if that is due."""
-        if self._asked and await self._hints.measure(self.partitioning.span):
-            self.leaser.hint_again()
+        async with self._measuring:
+            self._measured = self._asked  # others may be asked for meanwhile
+            if self._measured and await self._hints.measure(self.partitioning.span):
+                self.leaser.hint_again()
 
     def _asked_for(self, partition: int) -> Document:
-        among = _job_commands.among(self._asked)
+        among = _job_commands.among(self._measured)
         return commands.due(partitions=[partition], now=self.clock(), among=among)
 
 
-def readable(documents: Sequence[Any]) -> list[Document]:
-    """Decode documents that were read as bytes; leave out those that cannot be."""
-    decoded = []
+def readable(documents: Sequence[Any]) -> list[Job]:
+    """Return claimed jobs that were read as bytes; leave out what only looks like one."""
+    jobs = []
     for document in documents:
         try:
-            decoded.append(plain(document))
-        except InvalidBSON:
+            jobs.append(job_of(plain(document), is_claimed=True))
+        except UNREADABLE:
             continue
-    return decoded
+    return jobs
 
 
 def job_of(document: Document, *, is_claimed: bool = False) -> Job:
@@ -113,7 +127,7 @@ def job_of(document: Document, *, is_claimed: bool = False) -> Job:
         state=document["state"],
         priority=document["priority"],
         attempts=document["attempts"],
-        max_attempts=document["max_attempts"],
+        max_attempts=int(document["max_attempts"]),
         created_at=instant(document["created_at"]),
         available_at=document.get("available_at"),
         token=document.get("token") if is_claimed else None,

@@ -31,10 +31,15 @@ class View:
         match = [] if type is None else [{"$match": {"type": type}}]
         rows = await self._store.jobs.aggregate([*match, *_states(now)])
         by_type = {
-            kind: _summed([row for row in rows if row["_id"]["type"] == kind], now)
-            for kind in sorted({row["_id"]["type"] for row in rows})
+            kind: _summed([row for row in rows if row["_id"].get("type") == kind], now)
+            for kind in sorted(_types(rows))
         }
         return _summed(rows, now, by_type)
+
+
+def _types(rows: list[Document]) -> set[str]:
+    """Return the types there are; a document that somebody else has written may have none."""
+    return {kind for row in rows if isinstance(kind := row["_id"].get("type"), str)}
 
 
 def _summed(

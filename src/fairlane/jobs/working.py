@@ -112,8 +112,12 @@ class WorkingSide:
         (is_held,) = await self._settler.ack([job])
         return is_held
 
-    async def fail(self, job: Job, error: str | None) -> bool:
-        (is_held,) = await self._settler.fail([job], error)
+    async def fail(self, job: Job, error: str | None, *, is_started: bool = True) -> bool:
+        """End the job as failed. One that was not started does not count as another attempt."""
+        if is_started:
+            (is_held,) = await self._settler.fail([job], error)
+        else:
+            (is_held,) = await self._settler.fail_unstarted([job], error or "")
         return is_held
 
     async def retry(self, job: Job, delay: float, error: str | None) -> bool:

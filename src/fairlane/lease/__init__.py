@@ -30,9 +30,11 @@ Products add their own ways out, which all are guarded by `held` and clear the t
 never used again and never changed by an extension.
 
 `sweep`       which partition a claimer tries next; it rests only when it missed every one
+`rounds`      one attempt after the other, until something is found or nothing is due
 `strategy`    `find_one_and_update`, or a sorted `update_one` and a look at what it took
 `batch`       any number of documents in as many commands as a few
 `hints`       which index a claim names where several would do: measured, never waited for
+`site`        what the operations of a product share: server time, settings, strategy, indexes
 `settings`    how many partitions there are, the same for all programs, and how that is changed
 `reconciler`  puts where claimers look what is elsewhere; never moves a live lease
 """

@@ -39,7 +39,11 @@ class Rounds(Generic[L]):
         self._sweeps = Sweeps()
 
     async def one(
-        self, partitions: int, attempt: Callable[[int], Coroutine[Any, Any, Found[L]]]
+        self,
+        partitions: int,
+        attempt: Callable[[int], Coroutine[Any, Any, Found[L]]],
+        *,
+        visibility: float,
     ) -> L | None:
         """Try one exact partition at a time; None if nothing is due in any of them."""
         late = 0
@@ -56,11 +60,15 @@ class Rounds(Generic[L]):
                 else:
                     sweep.hit()
                     late += found is Skipped.LATE
-        _warn()
+        _warn(visibility)
         return None
 
     async def many(
-        self, partitions: int, attempt: Callable[[Sweep], Coroutine[Any, Any, Found[L]]]
+        self,
+        partitions: int,
+        attempt: Callable[[Sweep], Coroutine[Any, Any, Found[L]]],
+        *,
+        visibility: float,
     ) -> list[L]:
         """Let each attempt look into all partitions if it must; none if nothing is due anywhere.
 
@@ -74,7 +82,7 @@ class Rounds(Generic[L]):
                 if not isinstance(found, Skipped):
                     return found or []
                 late += found is Skipped.LATE
-        _warn()
+        _warn(visibility)
         return []
 
     async def _finish(self, attempt: Coroutine[Any, Any, Found[L]]) -> Found[L]:
@@ -85,5 +93,5 @@ class Rounds(Generic[L]):
             await self._give_back(found)
 
 
-def _warn() -> None:
-    logger.warning("claims take longer than half of the visibility that they ask for")
+def _warn(visibility: float) -> None:
+    logger.warning("a claim takes longer than half of visibility=%g s", visibility)

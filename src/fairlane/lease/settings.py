@@ -92,9 +92,12 @@ class Settings:
     Each has its own: whether nothing is left in old partitions is found out by each for itself.
     """
 
-    def __init__(self, wanted: int | None, *, key: str = "settings") -> None:
+    def __init__(
+        self, wanted: int | None, *, key: str = "settings", product: str = "transport"
+    ) -> None:
         self._wanted = wanted
         self._key = key
+        self._product = product
 
     async def learn(self, counters: Collection) -> Partitioning:
         """Return what is stored; store this program's number if nothing is.
@@ -107,10 +110,10 @@ class Settings:
         found = await self.read(counters)
         if self._wanted not in (None, found.partitions):
             raise ConfigurationError(
-                f"{counters.name!r} is set to partitions={found.partitions}, this program asks for "
-                f"partitions={self._wanted}: leave partitions out to use what is stored, or change "
-                "it for all programs, by a transport that was opened without partitions: "
-                f"`await transport.repartition({self._wanted})`"
+                f"{self._key!r} in {counters.name!r} is set to partitions={found.partitions}, this "
+                f"program asks for partitions={self._wanted}: leave partitions out to use what is "
+                f"stored, or change it for all programs, by a {self._product} that was opened "
+                f"without partitions: `await {self._product}.repartition({self._wanted})`"
             )
         return found
 

@@ -7,14 +7,19 @@ from dataclasses import dataclass
 from inspect import iscoroutinefunction
 from typing import ClassVar
 
+from pymongo.errors import PyMongoError
+
 from fairlane import schema
 from fairlane.clock import Clock, ServerClock, uptime
 from fairlane.driver import Collection, Driver
-from fairlane.errors import ConfigurationError
+from fairlane.errors import ConfigurationError, describe
 from fairlane.lease.settings import REREAD, Partitioning, Settings, partition_count
 from fairlane.lease.strategy import Leaser, Strategy, checked_strategy
 
 __all__ = ("Setup", "Site", "checked_setup")
+
+RETRY = 1.0
+"""Seconds until settings that could not be read are read again."""
 
 logger: logging.Logger = logging.getLogger(__name__)
 
@@ -69,13 +74,16 @@ class Site(ABC):
     SETTINGS: ClassVar[str] = "settings"
     """The `_id` of the document that says how many partitions there are."""
 
+    NAME: ClassVar[str] = "transport"
+    """What users call it."""
+
     def __init__(self, driver: Driver, setup: Setup, *, monotonic: Clock = uptime) -> None:
         self.driver = driver
         self.clock = ServerClock() if setup.clock is None else setup.clock
         self.counters = driver.collection(setup.db_name, f"{setup.prefix}_counters")
         self.leaser = Leaser(driver, setup.strategy)
         self.partitioning = Partitioning()
-        self._settings = Settings(setup.partitions, key=self.SETTINGS)
+        self._settings = Settings(setup.partitions, key=self.SETTINGS, product=self.NAME)
         self._monotonic = monotonic
         self._reread_at = 0.0
         self._ensure_indexes = setup.ensure_indexes
@@ -102,7 +110,15 @@ class Site(ABC):
             if not self._is_ready:
                 await self._start()
             elif self._monotonic() >= self._reread_at:
-                await self.reread_settings()
+                await self._try_to_reread()
+
+    async def _try_to_reread(self) -> None:
+        """Go on by what is known if the settings cannot be read: leases have to be settled."""
+        try:
+            await self.reread_settings()
+        except (ConfigurationError, PyMongoError) as error:
+            logger.warning("the settings cannot be read: %s", describe(error, 300))
+            self._reread_at = self._monotonic() + RETRY
 
     async def reread_settings(self) -> None:
         """Learn what the settings say by now; a change is followed, whatever was asked for."""
@@ -135,6 +151,13 @@ class Site(ABC):
         if isinstance(self.clock, ServerClock) and self.clock.is_due:
             await self.clock.refresh(self.driver.server_time)
         return self.clock()
+
+    async def drop_counters(self, pattern: str) -> None:
+        """Delete the counters with such ids, those of this product, and begin anew."""
+        await self.counters.delete_many({"_id": {"$regex": pattern}})
+        if not await self.counters.count({}):
+            await self.counters.drop()
+        self._is_ready = False
 
     async def _start(self) -> None:
         await self._learn_server()

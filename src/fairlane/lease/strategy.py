@@ -1,9 +1,9 @@
 """By which command a document is leased, and how that is found out."""
 
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
-from typing import Literal, TypeVar, get_args
+from typing import Any, Literal, TypeVar, get_args
 
 from pymongo.errors import OperationFailure, PyMongoError
 
@@ -24,6 +24,7 @@ __all__ = (
 )
 
 T = TypeVar("T")
+
 ReadBack = Callable[[Document], Awaitable[Document | None]]
 
 Strategy = Literal["auto", "find_one_and_update", "update_one"]
@@ -33,6 +34,7 @@ FIND: Strategy = "find_one_and_update"
 UPDATE: Strategy = "update_one"
 
 SORTED_UPDATE_WIRE_VERSION = 25  # MongoDB 8.0
+HINT_WIRE_VERSION = 9  # MongoDB 4.4: of findAndModify
 DISTRUST = 60.0
 """Seconds for which a server that rejected a sorted update is not asked for another one."""
 
@@ -136,22 +138,39 @@ class Leaser:
         """
         update = commands.claimed(token=token, until=until, marks=marks)
         read = partial(self._read_back, collection, token, now, read_back)
-        return await self.hinted(
-            partial(self._attempt, collection, match, update, sort, read), hint
-        )
+        attempt = partial(self._attempt, collection, match, update, sort, read)
+        can_hint = self._driver.wire_version >= HINT_WIRE_VERSION
+        return await self._hinted(hint if can_hint else None, attempt)
 
-    async def hinted(
-        self, attempt: Callable[[Index | None], Awaitable[T]], hint: Index | None
-    ) -> T:
-        """Attempt it with the hint, and without it if the server refuses, or has refused, that."""
+    async def look(
+        self,
+        collection: Collection,
+        match: Document,
+        *,
+        sort: Sort,
+        limit: int,
+        hint: Index | None,
+        fields: Sequence[str] = (),
+        admits: Callable[[Document], bool] | None = None,
+    ) -> list[Any]:
+        """Return the `_id`s of the first matches; nothing is leased. `hint` as for `lease`.
+
+        `admits` is asked about each of them, in order, and sees these fields.
+        """
+        shown = {"_id": 1, **dict.fromkeys(fields, 1)}
+        look = partial(collection.find, match, sort=sort, limit=limit, fields=shown)
+        rows = await self._hinted(hint, lambda by: look(hint=by))
+        return [row["_id"] for row in rows if admits is None or admits(row)]
+
+    async def _hinted(self, hint: Index | None, call: Callable[[Index | None], Awaitable[T]]) -> T:
         if hint is not None and hint not in self._refused:
             try:
-                return await attempt(hint)
+                return await call(hint)
             except OperationFailure as error:
                 if not _is_about_hint(error):
                     raise
                 self._refuse(hint, error)
-        return await attempt(None)
+        return await call(None)
 
     async def _attempt(
         self,

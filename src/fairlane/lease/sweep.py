@@ -7,8 +7,11 @@ from contextlib import contextmanager
 __all__ = ("Sweep", "Sweeps")
 
 TOGETHER = 32
-"""So many partitions, times five priorities, are ranges of an index that MongoDB still merges in
-their order; beyond 200 it would read and sort what is due (`internalQueryMaxScansToExplode`)."""
+"""So many partitions are looked into together at most."""
+
+MAX_RANGES = 200
+"""So many ranges of an index MongoDB merges in their order (`internalQueryMaxScansToExplode`). With
+more it would read and sort all that is due."""
 
 
 class Sweep:
@@ -44,15 +47,17 @@ class Sweep:
             if partition not in self._missed:
                 return partition
 
-    def looks(self) -> list[list[int]]:
+    def looks(self, *, ranges: int = 1) -> list[list[int]]:
         """Return the next partition alone, then all others, several together.
 
-        For a claimer of many, who looks on as long as it has not found enough.
+        For a claimer of many, who looks on as long as it has not found enough. What it looks for is
+        in so many ranges of the index in each partition.
         """
         first = self.next()
         others = [each for each in self._shuffled() if each != first]
-        starts = range(0, len(others), TOGETHER)
-        return [[first], *(others[start : start + TOGETHER] for start in starts)]
+        together = max(1, min(TOGETHER, MAX_RANGES // ranges))
+        starts = range(0, len(others), together)
+        return [[first], *(others[start : start + together] for start in starts)]
 
     def _shuffled(self) -> list[int]:
         return self._rng.sample(range(self.partitions), self.partitions)

@@ -113,11 +113,10 @@ class JobQueue(Facade[AsyncJobQueue]):
         delay: Seconds | None = None,
         run_at: datetime | None = None,
         max_attempts: int | None = None,
-        unique_key: str | None = None,
         on_duplicate: OnDuplicate = "skip",
     ) -> EnqueuedMany:
         """Add many jobs in one command; bad items are told by their index."""
-        held = payloads if isinstance(payloads, str | bytes | dict) else list(payloads)
+        held = _read(payloads)
         return self._call(
             lambda q: q.enqueue_many(
                 held,
@@ -126,7 +125,6 @@ class JobQueue(Facade[AsyncJobQueue]):
                 delay=delay,
                 run_at=run_at,
                 max_attempts=max_attempts,
-                unique_key=unique_key,
                 on_duplicate=on_duplicate,
             )
         )
@@ -160,7 +158,7 @@ class JobQueue(Facade[AsyncJobQueue]):
 
     def ack_many(self, jobs: Iterable[Job]) -> int:
         """End each job as `ack` does; return how many were held."""
-        held = jobs if isinstance(jobs, str | Job) else list(jobs)
+        held = _read(jobs)
         return self._call(lambda q: q.ack_many(held))
 
     def nack(self, job: Job, *, delay: Seconds = 0.0, error: str | None = None) -> Outcome:
@@ -174,6 +172,11 @@ class JobQueue(Facade[AsyncJobQueue]):
     def release(self, job: Job) -> bool:
         """Give the job back at once without counting the attempt. Returns as `ack`."""
         return self._call(lambda q: q.release(job))
+
+    def release_many(self, jobs: Iterable[Job]) -> list[bool]:
+        """Give jobs back as `release` does, in one command; return the results in order."""
+        held = _read(jobs)
+        return self._call(lambda q: q.release_many(held))
 
     def extend(self, job: Job, lease: Seconds | None = None) -> Job:
         """Hold the job for at least `lease` seconds from now; raises `JobLost` if it is lost."""
@@ -288,6 +291,11 @@ class JobQueue(Facade[AsyncJobQueue]):
         self._call(lambda q: q.drop())
 
 
+def _read(items: Iterable[Any]) -> Iterable[Any]:
+    """Read an iterable in the thread of the caller; what is none is for the queue to refuse."""
+    is_one = isinstance(items, str | bytes | dict) or not isinstance(items, Iterable)
+    return items if is_one else list(items)
+
+
 async def _give_back(queue: AsyncJobQueue, jobs: list[Job]) -> None:
-    for job in jobs:
-        await queue.release(job)
+    await queue.release_many(jobs)

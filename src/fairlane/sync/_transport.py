@@ -139,6 +139,11 @@ class MongoTransport(Facade[AsyncMongoTransport[E]], Generic[E]):
         """Give the group back at once without counting the attempt. Returns as `ack`."""
         return self._call(lambda t: t.release(lease))
 
+    def release_many(self, leases: Iterable[Lease[E]]) -> list[bool]:
+        """Give groups back as `release` does, in one command; return the results in order."""
+        held = list(leases)
+        return self._call(lambda t: t.release_many(held))
+
     def dead_letter(self, lease: Lease[E], reason: str) -> bool:
         """Settle the message by moving it to the dead letters, with why. Returns as `ack`."""
         return self._call(lambda t: t.dead_letter(lease, reason))
@@ -188,5 +193,4 @@ class MongoTransport(Facade[AsyncMongoTransport[E]], Generic[E]):
 
 
 async def _give_back(transport: AsyncMongoTransport[E], leases: list[Lease[E]]) -> None:
-    for lease in leases:
-        await transport.release(lease)
+    await transport.release_many(leases)

@@ -92,9 +92,9 @@ class Store(Site):
             await collection.delete_many({})
 
     async def drop(self) -> None:
-        for collection in (self.locks, self.messages, self.dead, self.counters):
+        for collection in (self.locks, self.messages, self.dead):
             await collection.drop()
-        self._is_ready = False
+        await self.drop_counters("^(?!settings:)")
 
     async def _count_up(self, number: int) -> Document | None:
         try:

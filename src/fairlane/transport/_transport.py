@@ -5,7 +5,8 @@ from types import TracebackType
 from typing import Any, Generic, Self
 
 from fairlane import checks
-from fairlane.checks import Seconds
+from fairlane.announcing import Announcer
+from fairlane.checks import MOST_AT_ONCE, Seconds
 from fairlane.clock import Clock
 from fairlane.driver import Driver, close
 from fairlane.errors import ConfigurationError
@@ -92,7 +93,7 @@ class AsyncMongoTransport(Generic[E]):
         )
         self._owns_client = False
         self._store = Store(Driver(client), setup)
-        self._listeners: list[Callable[[], object]] = []
+        self._announcer = Announcer()
         self._compose(Payload(codec), checks.credit("new_group_credit", new_group_credit))
 
     def _compose(self, payload: Payload[E], credit: float) -> None:
@@ -214,7 +215,7 @@ class AsyncMongoTransport(Generic[E]):
         draft = self._publisher.draft(group_id, event, priority, message_id)
         await self._store.ready()
         (seq,) = await self._publisher.publish([draft])
-        self._notify()
+        self._announcer.announce()
         return seq
 
     async def publish_many(self, items: Iterable[tuple[str, E] | tuple[str, E, int]]) -> list[int]:
@@ -226,7 +227,7 @@ class AsyncMongoTransport(Generic[E]):
         drafts = self._publisher.drafts(items)
         await self._store.ready()
         seqs = await self._publisher.publish(drafts)
-        self._notify()
+        self._announcer.announce()
         return seqs
 
     async def claim(
@@ -272,16 +273,16 @@ class AsyncMongoTransport(Generic[E]):
     ) -> list[Lease[E]]:
         """Lease up to `n` distinct groups: those that have waited longest.
 
-        Takes three commands, or four where one partition has not enough, however large `n` is
-        (servers before MongoDB 5.0: and one for each group). What a claim puts right on its way
+        Takes three commands, or four where one partition has not enough, whatever `n` is (servers
+        before MongoDB 5.0: and one or two for each group). What a claim puts right on its way
         costs extra. It returns fewer than `n` if no more are due, or if other claimers were
         quicker; none at all only if none is due, or if the database is so slow that all leases came
         too late. Each of the leases counts, is guarded and is given back as one of `claim` is; if
         one of them fails, all are given back.
 
-        Arguments are those of `claim`, and `n`, at least 1.
+        Arguments are those of `claim`, and `n`, from 1 to 1,000.
         """
-        checks.count("n", n)
+        checks.count("n", n, most=MOST_AT_ONCE)
         request = _arguments.request(worker_id, visibility, min_priority, order)
         await self._store.ready()
         if n > 1:
@@ -355,6 +356,12 @@ class AsyncMongoTransport(Generic[E]):
         (is_held,) = await self._settler.release([lease])
         return is_held
 
+    async def release_many(self, leases: Iterable[Lease[E]]) -> list[bool]:
+        """Give groups back as `release` does, in one command; return the results in order."""
+        held = _arguments.leases(leases)
+        await self._store.ready()
+        return await self._settler.release(held)
+
     async def dead_letter(self, lease: Lease[E], reason: str) -> bool:
         """Settle the message by moving it to the dead letters, with why. Returns as `ack`.
 
@@ -385,7 +392,7 @@ class AsyncMongoTransport(Generic[E]):
         number = None if seq is None else checks.count("seq", seq)
         await self._store.ready()
         redriven = await self._dead.redrive(group, number)
-        self._notify()
+        self._announcer.announce()
         return redriven
 
     async def peek(self, group_id: str, limit: int = 10) -> list[Message[E]]:
@@ -469,9 +476,4 @@ class AsyncMongoTransport(Generic[E]):
 
         For pools in the same process, which need not wait for their next poll.
         """
-        self._listeners.append(callback)
-        return lambda: self._listeners.remove(callback)
-
-    def _notify(self) -> None:
-        for callback in tuple(self._listeners):
-            callback()
+        return self._announcer.subscribe(callback)

@@ -49,7 +49,7 @@ class JobSide(Protocol):
     async def open(self, definitions: Sequence[Definition]) -> None: ...
     async def claim(self, demand: Demand, n: int) -> list[Job]: ...
     async def ack(self, job: Job) -> bool: ...
-    async def fail(self, job: Job, error: str | None) -> bool: ...
+    async def fail(self, job: Job, error: str | None, *, is_started: bool = True) -> bool: ...
     async def retry(self, job: Job, delay: float, error: str | None) -> bool: ...
     async def release(self, job: Job, delay: float = 0.0) -> bool: ...
     async def extend(self, job: Job, lease: float) -> Job: ...
@@ -185,7 +185,8 @@ class JobSource:
         if outcome.verb == "nack":
             return await self._side.retry(job, outcome.delay, outcome.reason)
         if outcome.verb == "dead_letter":
-            return await self._side.fail(job, outcome.reason)
+            is_started = work.token in self._started
+            return await self._side.fail(job, outcome.reason, is_started=is_started)
         return await self._side.release(job, outcome.delay)
 
     async def extend(self, work: LeasedJob, seconds: float) -> LeasedJob:
@@ -198,15 +199,16 @@ class JobSource:
             if ending == "lease_lost" and definition.on_stale is not None:
                 await told("on_stale", definition.on_stale, started.context)
         if ending == "dead_lettered":
-            await self._tell_exhausted(work, outcome)
+            starts = work.attempt if started is not None else work.attempt - 1
+            await self._tell_exhausted(work, outcome, starts)
         if started is not None and definition.keep_history is not None:
             row = self._row(work, started, outcome, ending)
             await told("the history of jobs", self._side.record, row, definition.keep_history)
 
-    async def _tell_exhausted(self, work: LeasedJob, outcome: Outcome) -> None:
+    async def _tell_exhausted(self, work: LeasedJob, outcome: Outcome, starts: int) -> None:
         hook = self._hooks.on_exhausted
         if hook is not None and isinstance(outcome, JobOutcome) and outcome.is_exhausted:
-            job = replace(work.job, state="failed", last_error=outcome.reason)
+            job = replace(work.job, state="failed", attempts=starts, last_error=outcome.reason)
             await told("on_exhausted", hook, job)
 
     def _row(

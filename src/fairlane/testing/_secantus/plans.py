@@ -106,6 +106,11 @@ def _plan(
     )
 
 
+def pins(query: Document) -> set[str]:
+    """Return the fields that must have one of some values, none of which is null."""
+    return set(_pinned(query))
+
+
 def _pinned(query: Document) -> dict[str, list[Any]]:
     """Return the values that each field is compared with for equality."""
     pinned: dict[str, list[Any]] = {}

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import bson
 from secantus import aggregate, commands, expressions, storage, transactions
 
 from fairlane.testing._secantus import ordered
@@ -140,6 +141,7 @@ class _ReassertingStorage:
         self._inner = inner
         self._let = let
         self._choice: tuple[tuple[Any, ...], Document] | None = None
+        self._is_missed = False
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._inner, name)
@@ -148,6 +150,7 @@ class _ReassertingStorage:
         found = self._inner.find_matching(*args, **{"let": self._let, **options})
         if options.get("sort"):
             self._choice = (args, options) if found else None
+            self._is_missed = not found
         return found
 
     def update_matching(
@@ -165,6 +168,9 @@ class _ReassertingStorage:
                 return result
             found = self.find_matching(*args, **find_options)
             filter = {"_id": found[0]["_id"]} if found else wanted
+        if self._is_missed and not options.get("upsert"):
+            self._is_missed = False
+            filter = {"_id": bson.ObjectId()}  # nobody's: the index has said that nothing matches
         return self._inner.update_matching(db, coll, filter, update, **options)
 
 

@@ -1,0 +1,115 @@
+"""The job queue on mongomock-motor, for those who use it in unit tests of their own.
+
+It cannot judge a race (its calls never yield), so there is none here.
+"""
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from mongomock_motor import AsyncMongoMockClient
+
+from fairlane import AsyncJobQueue, Duplicate, Job, Outcome
+from fairlane.jobs import NewJob, Reclaimed
+from fairlane.testing import ManualClock
+
+# mongomock still calls datetime.utcnow().
+pytestmark = pytest.mark.filterwarnings("ignore:datetime.datetime.utc:DeprecationWarning")
+
+
+@pytest.fixture
+def queue(clock: ManualClock) -> AsyncJobQueue:
+    return AsyncJobQueue(AsyncMongoMockClient(), clock=clock, partitions=3, keep_failed=None)
+
+
+async def claimed(queue: AsyncJobQueue, *types: str) -> Job:
+    job = await queue.claim(*types)
+    assert job is not None
+    return job
+
+
+async def test_enqueue_claim_ack(queue: AsyncJobQueue) -> None:
+    payload = {"a": [1, "x", None], "at": datetime(2030, 1, 1, tzinfo=UTC)}
+    enqueued = await queue.enqueue(payload, "t", priority=2)
+    job = await claimed(queue, "t")
+    assert (job.id, job.payload, job.priority, job.attempts) == (enqueued.id, payload, 2, 1)
+    assert await queue.claim("t") is None
+    assert await queue.ack(job, {"rows": [1]})
+    assert not await queue.ack(job)
+    done = await queue.get(job.id)
+    assert done is not None
+    assert (done.state, done.result) == ("done", {"rows": [1]})
+
+
+async def test_attempts_end(queue: AsyncJobQueue, clock: ManualClock) -> None:
+    await queue.enqueue(1, "t", max_attempts=2)
+    assert await queue.nack(await claimed(queue), delay=5, error="why") is Outcome.RETRY
+    assert await queue.claim() is None
+    clock.advance(5)
+    await queue.release(await claimed(queue))
+    job = await queue.extend(await claimed(queue), 60)
+    clock.advance(59)
+    assert await queue.claim() is None
+    assert await queue.nack(job) is Outcome.FAILED
+    assert await queue.redrive() == 1
+    assert await queue.fail(await claimed(queue))
+
+
+async def test_unique_keys(queue: AsyncJobQueue) -> None:
+    first = await queue.enqueue(1, "t", unique_key="k")
+    assert (await queue.enqueue(2, "t", unique_key="k")).id == first.id
+    assert (await queue.enqueue({"n": 3}, "t", unique_key="k", on_duplicate="replace")).replaced
+    with pytest.raises(Duplicate):
+        await queue.enqueue(4, "t", unique_key="k", on_duplicate="raise")
+    job = await claimed(queue, "t")
+    assert job.payload == {"n": 3}
+    await queue.ack(job)
+    assert (await queue.enqueue(5, "t", unique_key="k")).created
+
+
+async def test_many(queue: AsyncJobQueue) -> None:
+    items = [NewJob(n, priority=n, unique_key=f"k{n % 4}") for n in range(6)]
+    enqueued = await queue.enqueue_many([*items, NewJob(9, delay=-1)], "t")
+    assert (enqueued.created, enqueued.skipped, len(enqueued.errors)) == (4, 2, 1)
+    jobs = await queue.claim_many(10, "t")
+    assert len(jobs) == 4
+    assert await queue.ack_many(jobs[:3]) == 3
+    stats = await queue.stats()
+    assert (stats.done, stats.processing, stats.total) == (3, 1, 4)
+    assert stats.by_type["t"].done == 3
+    assert (await queue.purge(), await queue.clear()) == (3, 1)
+
+
+async def test_upkeep(queue: AsyncJobQueue, clock: ManualClock) -> None:
+    await queue.enqueue_many([1, 2, 3], "t", max_attempts=1)
+    await queue.claim_many(2)
+    clock.advance(60)
+    assert await queue.reclaim_stale() == Reclaimed(requeued=0, failed=2)
+    assert (await queue.size(), await queue.failed()) == (1, 2)
+    await queue._store.jobs.update_one({"state": "pending"}, {"$set": {"partition": 9}})
+    assert await queue.claim() is None
+    assert await queue.reconcile() == 1
+    job = await claimed(queue)
+    assert await queue.force_release(job.id)
+    assert await queue.cancel(job.id)
+    await queue.drop()
+
+
+async def test_exhausted_job_is_passed_over(queue: AsyncJobQueue, clock: ManualClock) -> None:
+    await queue.enqueue("poison", "t", max_attempts=1)
+    await queue.claim()
+    clock.advance(60)
+    await queue.enqueue("good", "t")
+    assert (await claimed(queue)).payload == "good"
+    assert await queue.claim() is None
+    assert await queue.failed() == 1
+
+
+async def test_nothing_is_kept_that_is_not_to_be(clock: ManualClock) -> None:
+    client: Any = AsyncMongoMockClient()
+    queue = AsyncJobQueue(client, clock=clock, keep_done=0, keep_failed=0)
+    await queue.enqueue_many(range(5), "t")
+    await queue.ack(await claimed(queue))
+    await queue.fail(await claimed(queue))
+    await queue.ack_many(await queue.claim_many(5))
+    assert await queue.total() == 0
