@@ -178,6 +178,7 @@ JOB_ARGUMENTS: dict[str, tuple[Any, ...]] = {
     "force_fail": ("id",),
     "force_release": ("id",),
     "listen": (print, "t"),
+    "remove_recurring": ("name",),
     "repartition": (4,),
 }
 
