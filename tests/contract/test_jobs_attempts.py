@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
+from pymongo.errors import AutoReconnect
 
 from contract.batches import Commands, cancel
 from fairlane import AsyncJobQueue, Job, Outcome
@@ -94,6 +95,25 @@ async def test_batch_fails_what_is_exhausted_and_returns_the_others(
     assert sorted(job.payload for job in jobs) == ["a", "b"]
     stats = await queue.stats()
     assert (stats.failed, stats.processing) == (2, 2)
+
+
+async def test_batch_whose_exhausted_jobs_cannot_be_failed_gives_all_back(
+    queue: AsyncJobQueue, clock: ManualClock
+) -> None:
+    """They need not wait for their leases to run out."""
+    await queue.enqueue("poison", "t", max_attempts=1)
+    await die(queue, clock)
+    await queue.enqueue_many(["a", "b"], "t")
+
+    async def cut(*_: Any) -> list[bool]:
+        raise AutoReconnect("connection closed")
+
+    with pytest.MonkeyPatch.context() as outage:
+        outage.setattr(queue._settler, "fail_unstarted", cut)
+        with pytest.raises(AutoReconnect):
+            await queue.claim_many(5, "t")
+    jobs = await queue.claim_many(5, "t")
+    assert sorted((job.payload, job.attempts) for job in jobs) == [("a", 1), ("b", 1)]
 
 
 async def test_exhausted_job_gives_its_unique_key_free(

@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
+from pymongo.errors import AutoReconnect
 
 from contract.batches import Commands, after, cancel, lose_reply, once
 from fairlane import AsyncJobQueue, Job
@@ -210,8 +211,9 @@ async def test_interrupted_claim_of_many_leaves_every_job_to_be_cancelled_or_cla
         point += 2
         await queue.clear()
         enqueued = await queue.enqueue_many([1, 2, 3], "t")
-        await commands.disturb(queue.claim_many(3, "t"), point, strike)
+        claim = await commands.disturb(queue.claim_many(3, "t"), point, strike)
         if commands.has_struck:
+            assert claim.cancelled() or isinstance(claim.exception(), AutoReconnect)
             assert await queue.cancel(str(enqueued.ids[0]))
             assert len(await queue.claim_many(3, "t")) == 2
     assert point >= 7
