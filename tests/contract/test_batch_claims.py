@@ -170,14 +170,17 @@ async def test_bad_argument_of_a_batch_is_named_and_changes_nothing(
 async def test_batch_that_came_too_late_is_given_back_and_leased_anew(
     transport: Transport, clock: ManualClock
 ) -> None:
-    """Statements 44 and 61: half of the visibility is left, and the attempt is not counted."""
+    """Statements 44 and 61: half of the visibility is left, and the attempt is not counted.
+
+    Half as many are leased then: all of them together may be late again.
+    """
 
     async def stall(_: Any) -> None:
         clock.advance(15.1)
 
     after(transport._store.locks, "update_each", once(stall))
     leases = await transport.claim_many("w", 20, 30)
-    assert len(leases) == len(GROUPS)
+    assert len(leases) == len(GROUPS) // 2
     assert {(lease.attempt, lease.expires_at - clock()) for lease in leases} == {(1, 30.0)}
 
 
@@ -306,3 +309,43 @@ async def test_many_claimers_of_batches_lease_every_group_once(transport: Transp
     assert sorted(groups_of(leases)) == sorted(groups)
     assert {lease.attempt for lease in leases} == {1}
     assert len({lease.token for lease in leases}) == len(groups)
+
+
+async def test_batch_that_is_too_slow_is_made_smaller_until_it_comes_in_time(
+    transport: Transport, clock: ManualClock
+) -> None:
+    """A second for each head: of 16 together half of the visibility would never be left."""
+    await transport.publish_many([(f"g{number}", number) for number in range(16)])
+    reader: Any = transport._claimer._reader
+    read = reader.read_back_all
+
+    async def slowly(taken: Any) -> Any:
+        groups = await read(taken)
+        clock.advance(len(groups))
+        return groups
+
+    reader.read_back_all = slowly
+    leases = await transport.claim_many("w", 16, visibility=10)
+    assert len(leases) == 4
+    assert {lease.attempt for lease in leases} == {1}
+
+
+async def test_group_that_cannot_be_understood_does_not_stop_the_others(
+    transport: Transport, database: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    await transport.publish_many([("good", 1), ("odd", 2), ("fine", 3)])
+    odd = {"$set": {"done": "what a stranger wrote"}}
+    await database["fairlane_locks"].update_one({"_id": "odd"}, odd)
+    leases = await transport.claim_many("w", 3)
+    assert {lease.group_id for lease in leases} == {"good", "fine"}
+    assert "cannot be read" in caplog.text
+
+
+async def test_events_behind_the_first_one_are_not_read(transport: Transport) -> None:
+    """A batch would hold three times as much as it hands out."""
+    if not transport._store.driver.has_lookup:
+        pytest.skip("joins nothing")
+    await transport.publish_many([("g", 1), ("g", 2), ("g", 3)])
+    (group,) = await transport._claimer._reader.read_back_all({"_id": "g"})
+    assert ["event" in message for message in group["front"]] == [False] * 3
+    assert [message["event"] for message in group["first"]] == [1]

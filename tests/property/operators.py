@@ -153,7 +153,11 @@ STAGES: dict[str, Callable[[list[Document], Any], list[Document]]] = {
     "$group": _grouped,
     "$project": lambda rows, fields: [
         {"_id": row["_id"]}
-        | {name: _evaluated(row, expression) for name, expression in fields.items()}
+        | {
+            name: row[name] if expression == 1 else _evaluated(row, expression)
+            for name, expression in fields.items()
+            if expression != 1 or name in row
+        }
         for row in rows
     ],
 }

@@ -9,7 +9,7 @@ import os
 
 import pytest
 
-from property.explorer import Scene, explore
+from property.explorer import Explored, Scene, explore
 from property.small_scenes import LARGE, SCENES
 
 pytestmark = pytest.mark.usefixtures("silence")
@@ -31,20 +31,25 @@ QUICK = [
 """Of an older server these are explored with faults as well."""
 
 
+def expect_choice(explored: Explored) -> None:
+    """Somebody had a choice, even if one schedule stands for all: nobody meets anybody."""
+    assert explored.schedules + explored.redundant > 1
+
+
 @pytest.mark.timeout(0)
 @pytest.mark.parametrize("scene", SCENES.values(), ids=SCENES)
 async def test_every_schedule_keeps_the_invariants(scene: Scene) -> None:
-    assert (await explore(scene, faults=FAULTS)).schedules > 1
+    expect_choice(await explore(scene, faults=FAULTS))
 
 
 @pytest.mark.timeout(0)
 @pytest.mark.parametrize("scene", LARGE.values(), ids=LARGE)
 async def test_every_schedule_of_a_large_scene_keeps_the_invariants(scene: Scene) -> None:
-    assert (await explore(scene, faults=FEWER_FAULTS)).schedules > 1
+    expect_choice(await explore(scene, faults=FEWER_FAULTS))
 
 
 @pytest.mark.timeout(0)
 @pytest.mark.parametrize("scene", SCENES.values(), ids=SCENES)
 async def test_every_schedule_on_an_old_server_keeps_the_invariants(scene: Scene) -> None:
     faults = FAULTS if scene in QUICK else FEWER_FAULTS
-    assert (await explore(scene, is_recent=False, faults=faults)).schedules > 1
+    expect_choice(await explore(scene, is_recent=False, faults=faults))

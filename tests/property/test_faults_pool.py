@@ -58,7 +58,8 @@ async def test_handler_that_outlives_its_lease_is_told_once_and_the_next_worker_
     transport = await pools.transport()
     await transport.publish("g", 1)
     late, next_one = Handler(0.5), Handler(0.0)
-    pool = await pools.pool(late, unanswered_updates, visibility=0.2, drain_timeout=60)
+    options: dict[str, Any] = {"visibility": 0.2, "concurrency": 1}  # for more it bids by updates
+    pool = await pools.pool(late, unanswered_updates, drain_timeout=60, **options)
     async with pool:
         await pools.until("claimed")
         pool.stop()
@@ -126,6 +127,7 @@ NEVER_LOST = 1_000.0
 """Visibility in seconds, above what all the tries take together."""
 WORK: dict[str, Handler] = {
     "claim": Handler(0.0),
+    "claim_many": Handler(0.0),
     "repair": Handler(0.0),
     "extend": Handler(NEVER_LOST * 0.9),
     "ack": Handler(0.0),
@@ -148,6 +150,7 @@ def test_background_loop_survives_errors_of_the_server(
         pools = Pools()
         transport = await pools.transport()
         options: dict[str, Any] = {"visibility": NEVER_LOST, "backoff": Backoff(base=0.0)}
+        options["concurrency"] = 1 if verb == "claim" else 10
         async with WorkerPool(transport, WORK[verb], on_event=pools.record, **options) as pool:
             await anyio.sleep(1.0)
             failing = Failing(transport, verb, ERRORS[error])

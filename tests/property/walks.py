@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from typing import Any, TypeVar
 
 from fairlane import AsyncMongoTransport
-from fairlane.lease.batch import Spread
+from fairlane.checks import MOST_AT_ONCE
+from fairlane.lease.batch import Appetite, Spread
 from fairlane.lease.sweep import Sweeps
 
 __all__ = ("let_walk", "walk_of")
@@ -47,6 +48,7 @@ def let_walk(transport: AsyncMongoTransport[Any], *, is_backwards: bool = False)
     claimer: Any = transport._claimer
     claimer._rounds._sweeps = Sweeps(rng=ThereAndBack(is_backwards=is_backwards))
     claimer._spread = Spread(rng=FromOneEnd(is_backwards=is_backwards))
+    claimer._appetite = Appetite()
 
 
 def walk_of(transport: AsyncMongoTransport[Any]) -> object:
@@ -54,4 +56,5 @@ def walk_of(transport: AsyncMongoTransport[Any]) -> object:
     claimer: Any = transport._claimer
     sweeps = claimer._rounds._sweeps
     orders = [tuple(sweep._order) for sweep in sweeps._idle]
-    return sweeps._rng.is_backwards, orders, claimer._spread.reach(1)
+    learnt = claimer._spread.reach(1), claimer._appetite.portion(MOST_AT_ONCE)
+    return sweeps._rng.is_backwards, orders, learnt

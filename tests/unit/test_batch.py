@@ -14,7 +14,7 @@ from pymongo.errors import AutoReconnect
 from fairlane import AsyncMongoTransport, Lease
 from fairlane.driver import Driver
 from fairlane.lease import batch, commands
-from fairlane.lease.batch import WIDEST, Spread, Wanted
+from fairlane.lease.batch import WIDEST, Appetite, Spread, Wanted
 from fairlane.lease.sweep import Sweep
 from fairlane.testing import ManualClock
 
@@ -35,12 +35,12 @@ class Shelves:
         self._layout = layout
         self.looks: list[tuple[list[int], int]] = []
 
-    async def look(self, match: Document, *, limit: int, **_: Any) -> list[Any]:
+    async def look(self, match: Document, *, limit: int, **_: Any) -> list[Document]:
         where = match["partition"]
         partitions = where["$in"] if isinstance(where, dict) else [where]
         self.looks.append((partitions, limit))
         due = [(p, n) for n in range(max(self._layout)) for p in partitions if n < self._layout[p]]
-        return list(due[:limit])
+        return [{"_id": key} for key in due[:limit]]
 
 
 def candidates(layout: Sequence[int], n: int, *, seed: int = 7) -> tuple[list[Any], Shelves]:
@@ -233,43 +233,73 @@ def test_claimer_of_many_never_rests_while_any_partition_holds_due_work(
 # Claimers apart
 
 
+def spread_after(*outcomes: tuple[int, int]) -> Spread:
+    spread = Spread(rng=random.Random(7))
+    for bids, won in outcomes:
+        spread.note(bids=bids, won=won)
+    return spread
+
+
 def test_claimer_who_wins_bids_for_the_first_ones() -> None:
-    spread = Spread()
-    spread.note(bids=4, won=4)
-    assert (spread.reach(4), spread.draw("abcd", 4)) == (4, ["a", "b", "c", "d"])
+    spread = spread_after((4, 4))
+    assert (spread.reach(4), spread.draw([0] * 4, 4)) == (4, [0, 1, 2, 3])
 
 
 def test_claimer_who_loses_most_looks_twice_as_far() -> None:
-    spread = Spread()
-    spread.note(bids=4, won=1)
-    spread.note(bids=4, won=0)
-    assert spread.reach(4) == 16
+    assert spread_after((4, 1), (4, 0)).reach(4) == 16
 
 
 def test_claimer_who_loses_a_few_stays_as_it_is() -> None:
-    spread = Spread()
-    spread.note(bids=4, won=0)
-    spread.note(bids=4, won=3)
-    assert spread.reach(4) == 8
+    assert spread_after((4, 0), (4, 3)).reach(4) == 8
 
 
 def test_claimer_looks_no_further_than_the_widest() -> None:
-    spread = Spread()
-    for _ in range(20):
-        spread.note(bids=4, won=0)
-    assert spread.reach(1) == WIDEST
+    assert spread_after(*[(4, 0)] * 20).reach(1) == WIDEST
 
 
-def test_claimer_who_wins_all_moves_back_step_by_step() -> None:
-    spread = Spread()
-    spread.note(bids=4, won=0)
-    spread.note(bids=4, won=0)
-    spread.note(bids=4, won=4)
-    assert spread.reach(4) == 8
+@pytest.mark.parametrize("won", [9, 10])
+def test_claimer_who_wins_nearly_all_moves_back_step_by_step(won: int) -> None:
+    assert spread_after((10, 0), (10, 0), (10, won)).reach(4) == 8
 
 
-@given(st.lists(st.integers(), unique=True, max_size=40), st.integers(1, 10))
-def test_drawn_are_as_many_as_wanted_and_in_their_order(found: list[int], n: int) -> None:
-    drawn = Spread().draw(found, n)
-    assert len(drawn) == min(n, len(found))
-    assert drawn == [each for each in found if each in drawn]
+RANKS = st.lists(st.integers(0, 4), max_size=40).map(lambda ranks: sorted(ranks, reverse=True))
+
+
+@given(RANKS, st.integers(1, 20))
+def test_drawn_are_as_many_as_wanted_and_in_their_order(ranks: list[int], n: int) -> None:
+    drawn = Spread().draw(ranks, n)
+    assert len(drawn) == min(n, len(ranks))
+    assert drawn == sorted(set(drawn))
+
+
+@given(RANKS, st.integers(1, 20))
+def test_no_bid_is_for_a_lower_priority_than_without_others(ranks: list[int], n: int) -> None:
+    drawn = Spread().draw(ranks, n)
+    assert [ranks[place] for place in drawn] == ranks[:n]
+
+
+@given(st.integers(8, 40))
+def test_first_quarter_is_always_bid_for(number: int) -> None:
+    assert Spread().draw([0] * number, 8)[:2] == [0, 1]
+
+
+def test_batch_that_came_too_late_is_halved_until_it_comes_in_time() -> None:
+    appetite = Appetite()
+    appetite.note(64, is_late=True)
+    appetite.note(32, is_late=True)
+    assert appetite.portion(64) == 16
+
+
+def test_batch_that_is_halved_down_to_one_is_still_one() -> None:
+    appetite = Appetite()
+    appetite.note(1, is_late=True)
+    assert appetite.portion(64) == 1
+
+
+def test_batch_in_time_is_doubled_if_it_was_as_large_as_it_may_be() -> None:
+    appetite = Appetite()
+    appetite.note(64, is_late=True)
+    appetite.note(5, is_late=False)
+    assert appetite.portion(64) == 32
+    appetite.note(32, is_late=False)
+    assert appetite.portion(64) == 64

@@ -15,7 +15,7 @@ from fairlane.jobs._settle import Settler
 from fairlane.jobs._store import JobStore, readable
 from fairlane.jobs.model import Job
 from fairlane.lease import batch, commands
-from fairlane.lease.batch import Spread, Wanted
+from fairlane.lease.batch import Appetite, Spread, Wanted
 from fairlane.lease.hints import Index
 from fairlane.lease.rounds import Found, Rounds, Skipped
 from fairlane.lease.sweep import Sweep
@@ -68,6 +68,7 @@ class Claimer:
         self._settler = settler
         self._rounds: Rounds[Job] = Rounds(self._give_back)
         self._spread = Spread()
+        self._appetite = Appetite()
 
     async def claim(self, request: Request) -> Job | None:
         await self._store.ready()
@@ -97,8 +98,8 @@ class Claimer:
             hint=wanted.hint,
             marks=wanted.marks,
         )
-        if leased is None:
-            return None
+        if not leased:
+            return None if leased is None else Skipped.EMPTY
         jobs = readable([leased])
         if not jobs:
             await self._end_unreadable(commands.taken(token))
@@ -110,13 +111,16 @@ class Claimer:
         wanted = request.wanted(now, self._hint(request))
         look = partial(self._store.leaser.look, jobs, **_capped(request.caps))
         looks = sweep.looks(ranges=wanted.ranges)
-        keys = await batch.candidates(look, wanted, looks, n, self._spread)
+        portion = self._appetite.portion(n)
+        keys = await batch.candidates(look, wanted, looks, portion, self._spread)
         if not keys:
             return None
         bids = {key: request.token() for key in keys}
         leased = await batch.lease_all(jobs, wanted, bids, read_back=self._read_back)
         self._spread.note(bids=len(bids), won=len(leased))
-        return await self._handed_out([document["job"] for document in leased], request)
+        found = await self._handed_out([document["job"] for document in leased], request)
+        self._appetite.note(len(leased), is_late=found is Skipped.LATE)
+        return found
 
     def _hint(self, request: Request) -> Index | None:
         return self._store.hint(request.types, is_filtered=request.is_filtered)

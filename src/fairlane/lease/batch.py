@@ -20,6 +20,7 @@ from fairlane.lease.hints import Index
 
 __all__ = (
     "WIDEST",
+    "Appetite",
     "Bids",
     "Look",
     "ReadAll",
@@ -35,11 +36,11 @@ Bids = Mapping[Any, str]
 
 
 class Look(Protocol):
-    """Returns the `_id`s of the first documents that match; `Leaser.look`, of some collection."""
+    """Returns `_id`s and priorities of the first matches; `Leaser.look`, of some collection."""
 
     async def __call__(
         self, match: Document, *, sort: Sort, limit: int, hint: Index | None
-    ) -> list[Any]: ...
+    ) -> list[Document]: ...
 
 
 ReadAll = Callable[[Document], Awaitable[list[Document]]]
@@ -69,17 +70,43 @@ class Wanted:
     marks: Mapping[str, object] | None = None
     hint: Index | None = None
 
+    def rank(self, document: Document) -> float:
+        """Return what decides between documents before the time: nothing, or the priority."""
+        priority = document.get("priority") if self.sort[0][0] == "priority" else 0
+        return priority if isinstance(priority, int | float) else 0
+
     @property
     def ranges(self) -> int:
         """In how many ranges of an index it is that each partition has of these."""
         return math.prod(map(len, self.among.values()))
 
 
+class Appetite:
+    """How many documents a claimer of many takes at once: fewer after some came too late.
+
+    All of a batch are late together, so the same batch again would be late again.
+    """
+
+    def __init__(self) -> None:
+        self._most: int | None = None
+
+    def portion(self, n: int) -> int:
+        return n if self._most is None else min(n, self._most)
+
+    def note(self, taken: int, *, is_late: bool) -> None:
+        if is_late:
+            self._most = max(1, taken // 2)
+        elif taken == self._most:
+            self._most *= 2
+
+
 class Spread:
     """How far claimers of many look, so as to bid apart from each other.
 
     All see the same documents first. While what they bid for is won they bid for just these. Where
-    most of it goes to others they look twice as far, and bid for some that they draw from there.
+    most of it goes to others they look twice as far. Then they bid for the first quarter, so that
+    nothing is left out for long, and for others that they draw. A higher priority is never passed
+    over for a lower one.
     """
 
     def __init__(self, *, rng: random.Random | None = None) -> None:
@@ -90,17 +117,21 @@ class Spread:
         """Return how many documents to look at for `n` bids."""
         return n * self._width
 
-    def draw(self, found: Sequence[Any], n: int) -> list[Any]:
-        """Return `n` of those found, in their order."""
-        if len(found) <= n:
-            return list(found)
-        return [found[place] for place in sorted(self._rng.sample(range(len(found)), n))]
+    def draw(self, ranks: Sequence[float], n: int) -> list[int]:
+        """Return the places of `n` bids among documents of these ranks, which never grow."""
+        if len(ranks) <= n:
+            return list(range(len(ranks)))
+        last = ranks[n - 1]
+        above = sum(rank > last for rank in ranks)
+        sure = above + (n - above) // 4
+        others = [place for place in range(sure, len(ranks)) if ranks[place] == last]
+        return [*range(sure), *sorted(self._rng.sample(others, n - sure))]
 
     def note(self, *, bids: int, won: int) -> None:
-        """Learn from how an attempt went; with all bids won it is time to move together again."""
+        """Learn from how an attempt went: with nearly all bids won it is time to move together."""
         if won * 2 < bids:
             self._width = min(self._width * 2, WIDEST)
-        elif won == bids:
+        elif won * 10 >= bids * 9:
             self._width = max(self._width // 2, 1)
 
 
@@ -111,14 +142,16 @@ async def candidates(
 
     Fewer than `n` only if there are no more in any of them.
     """
-    found: list[Any] = []
+    found: list[Document] = []
     for partitions in looks:
         match = commands.due(partitions=partitions, now=wanted.now, among=wanted.among)
         limit = spread.reach(n) - len(found)
         found += await look(match, sort=wanted.sort, limit=limit, hint=wanted.hint)
         if len(found) >= n:
             break
-    return spread.draw(found, n)
+    found.sort(key=wanted.rank, reverse=True)
+    places = spread.draw([wanted.rank(document) for document in found], n)
+    return [found[place]["_id"] for place in places]
 
 
 async def lease_all(

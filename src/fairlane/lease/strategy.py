@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, Literal, TypeVar, get_args
+from typing import Literal, TypeVar, get_args
 
 from pymongo.errors import OperationFailure, PyMongoError
 
@@ -30,6 +30,8 @@ ReadBack = Callable[[Document], Awaitable[Document | None]]
 Strategy = Literal["auto", "find_one_and_update", "update_one"]
 
 STRATEGIES: tuple[str, ...] = get_args(Strategy)
+LOOK: Document = {"_id": 1, "priority": 1}
+
 FIND: Strategy = "find_one_and_update"
 UPDATE: Strategy = "update_one"
 
@@ -128,6 +130,8 @@ class Leaser:
     ) -> Document | None:
         """Lease the first match in the order of `sort` and return it as it is then; None if none.
 
+        An empty document means that the lease was lost at once: there was a match, and may be more.
+
         `marks` are fields of the product's own that the lease sets besides.
 
         `hint` names an index by its keys. If the server refuses it, having no such index, the lease
@@ -139,8 +143,9 @@ class Leaser:
         update = commands.claimed(token=token, until=until, marks=marks)
         read = partial(self._read_back, collection, token, now, read_back)
         attempt = partial(self._attempt, collection, match, update, sort, read)
-        can_hint = self._driver.wire_version >= HINT_WIRE_VERSION
-        return await self._hinted(hint if can_hint else None, attempt)
+        if hint is None or not await self._can_hint():
+            return await attempt(None)
+        return await self._hinted(hint, attempt)
 
     async def look(
         self,
@@ -152,15 +157,20 @@ class Leaser:
         hint: Index | None,
         fields: Sequence[str] = (),
         admits: Callable[[Document], bool] | None = None,
-    ) -> list[Any]:
-        """Return the `_id`s of the first matches; nothing is leased. `hint` as for `lease`.
+    ) -> list[Document]:
+        """Return `_id`s and priorities of the first matches; nothing is leased. `hint` as above.
 
-        `admits` is asked about each of them, in order, and sees these fields.
+        `admits` is asked about each of them, in order, and sees these fields besides.
         """
-        shown = {"_id": 1, **dict.fromkeys(fields, 1)}
+        shown = {**LOOK, **dict.fromkeys(fields, 1)}
         look = partial(collection.find, match, sort=sort, limit=limit, fields=shown)
         rows = await self._hinted(hint, lambda by: look(hint=by))
-        return [row["_id"] for row in rows if admits is None or admits(row)]
+        return [row for row in rows if admits is None or admits(row)]
+
+    async def _can_hint(self) -> bool:
+        if not self._driver.is_known:
+            await self._driver.server_time()
+        return self._driver.wire_version >= HINT_WIRE_VERSION
 
     async def _hinted(self, hint: Index | None, call: Callable[[Index | None], Awaitable[T]]) -> T:
         if hint is not None and hint not in self._refused:
@@ -201,10 +211,10 @@ class Leaser:
     async def _read_back(
         self, collection: Collection, token: str, now: float, read: ReadBack | None
     ) -> Document | None:
-        """Return what the token was given to; None, a miss, if the lease is lost already."""
+        """Return what the token was given to; an empty document if the lease is lost already."""
         taken = commands.taken(token)
         try:
-            return await (read or collection.find_one)(taken)
+            return await (read or collection.find_one)(taken) or {}
         except BaseException:
             await self._free(collection, taken, now)
             raise

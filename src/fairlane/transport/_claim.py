@@ -8,7 +8,7 @@ from uuid import uuid4
 
 from fairlane.driver import Document
 from fairlane.lease import batch, commands
-from fairlane.lease.batch import Spread, Wanted
+from fairlane.lease.batch import Appetite, Spread, Wanted
 from fairlane.lease.rounds import Found, Rounds, Skipped
 from fairlane.lease.sweep import Sweep
 from fairlane.model import Lease
@@ -42,6 +42,7 @@ class Claimer(Generic[E]):
         self._delivery = delivery
         self._rounds: Rounds[Lease[E]] = Rounds(self._give_back)
         self._spread = Spread()
+        self._appetite = Appetite()
 
     async def claim(self, request: Request) -> Lease[E] | None:
         """Lease one group and return its head; None if no group is due in any partition.
@@ -74,8 +75,8 @@ class Claimer(Generic[E]):
             sort=commands.order_by(request.order),
             read_back=self._reader.read_back,
         )
-        if group is None:
-            return None
+        if not group:
+            return None if group is None else Skipped.EMPTY
         return await self._handed_out([group], request, now)
 
     async def _attempt_many(self, request: Request, n: int, sweep: Sweep) -> Found[Lease[E]]:
@@ -89,13 +90,16 @@ class Claimer(Generic[E]):
         locks = self._store.locks
         look = partial(self._store.leaser.look, locks)
         looks = sweep.looks(ranges=wanted.ranges)
-        keys = await batch.candidates(look, wanted, looks, n, self._spread)
+        portion = self._appetite.portion(n)
+        keys = await batch.candidates(look, wanted, looks, portion, self._spread)
         if not keys:
             return None
         bids = {key: request.token() for key in keys}
         groups = await batch.lease_all(locks, wanted, bids, read_back=self._reader.read_back_all)
         self._spread.note(bids=len(bids), won=len(groups))
-        return await self._handed_out(groups, request, now)
+        found = await self._handed_out(groups, request, now)
+        self._appetite.note(len(groups), is_late=found is Skipped.LATE)
+        return found
 
     async def _handed_out(
         self, groups: Sequence[Document], request: Request, leased_at: float

@@ -27,7 +27,7 @@ E = TypeVar("E")
 logger = logging.getLogger(__name__)
 
 BLOCKED = 60.0
-"""Seconds for which a group rests whose dead letter cannot be stored."""
+"""Seconds for which a group rests that cannot be read, or whose dead letter cannot be stored."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,9 +65,20 @@ class Delivery(Generic[E]):
 
         Puts right what it finds wrong in the others, and gives them back.
         """
-        fronts = [front for group in groups if (front := await self._front(group))]
+        fronts = [front for group in groups if (front := await self._try_front(group))]
         held = await self._corrected(fronts)
         return [lease for front in held if (lease := await self._decoded(front))]
+
+    async def _try_front(self, group: Document) -> Front | None:
+        """Let one group that cannot be understood, whoever wrote it, not stop the others."""
+        try:
+            return await self._front(group)
+        except PyMongoError:
+            raise
+        except Exception:
+            logger.exception("group %r rests: it cannot be read", group["_id"])
+            await self._free(group, delay=BLOCKED)
+            return None
 
     async def _front(self, group: Document) -> Front | None:
         if "dead" in group and not await self._burial.try_complete(group["_id"], group["dead"]):

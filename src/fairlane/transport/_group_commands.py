@@ -143,7 +143,7 @@ def adopted(lock: Document) -> Document:
 
     Race: a publish meanwhile counts `version` up from nothing: `$max` keeps its count.
     """
-    defaults: Document = {"is_new": floor_id(lock["_id"])}
+    defaults: Document = {"is_new": floor_id(str(lock["_id"]))}
     if lock.get("done") is None:
         defaults["done"] = []
     return {

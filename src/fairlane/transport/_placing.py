@@ -13,7 +13,10 @@ class Placer:
     def __init__(self, store: Store) -> None:
         self._store = store
         rules = Rules(
-            partition_of=store.partition_of, adopted=_group_commands.adopted, fields=("done",)
+            # An id need not be a text where somebody else has written it.
+            partition_of=lambda key: store.partition_of(str(key)),
+            adopted=_group_commands.adopted,
+            fields=("done",),
         )
         self._reconciler = Reconciler(rules)
 

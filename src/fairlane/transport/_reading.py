@@ -12,6 +12,9 @@ __all__ = ("GroupReader",)
 
 IN_ORDER = (("_id", 1),)
 
+PART: Document = {"_id": 1, "redriven_from": 1}
+"""What tells of a message without its event; a head that was read so is read again."""
+
 FRONT = 3
 """Documents that are read together with the lock: enough for one that an ack may have left over."""
 
@@ -28,7 +31,7 @@ class GroupReader:
             documents, floor = await self._front(group, limit)
         except InvalidBSON:
             # Ids always decode; the head is then read alone, so that only a bad head is refused.
-            documents = await self._find(group, limit, {"_id": 1, "redriven_from": 1})
+            documents = await self._find(group, limit, PART)
             floor = await self._store.counters.find_one({"_id": schema.floor_id(group["_id"])})
         return judge(documents, done), None if floor is None else floor["n"]
 
@@ -54,9 +57,12 @@ class GroupReader:
         return await store.locks.find(taken, sort=IN_ORDER, limit=0)
 
     async def _front(self, group: Document, limit: int) -> tuple[list[Document], Document | None]:
-        front, floor = group.pop("front", None), group.pop("floor", None)
+        first, front = group.pop("first", ()), group.pop("front", None)
+        floor = group.pop("floor", None)
         if front is not None and limit <= FRONT and (floor or not _has_unread_floor(group)):
-            return front[:limit], floor[0] if floor else None
+            whole = {message["_id"]: message for message in first}
+            documents = [whole.get(message["_id"], message) for message in front[:limit]]
+            return documents, floor[0] if floor else None
         if "is_new" not in group:
             return await self._find(group, limit), None
         return await self._store.driver.find_and_one(
@@ -85,12 +91,14 @@ def _has_unread_floor(group: Document) -> bool:
 
 
 def _with_front(taken: Document, messages: str, counters: str) -> list[Document]:
-    front = {
-        "from": messages,
-        "localField": "_id",
-        "foreignField": "group_id",
-        "pipeline": [{"$sort": dict(IN_ORDER)}, {"$limit": FRONT}],
-        "as": "front",
-    }
+    """Join what is needed: of the messages behind the first one that is not their events."""
+    in_group = {"from": messages, "localField": "_id", "foreignField": "group_id"}
+    first = [{"$sort": dict(IN_ORDER)}, {"$limit": 1}]
+    front = [{"$sort": dict(IN_ORDER)}, {"$limit": FRONT}, {"$project": PART}]
     floor = {"from": counters, "localField": "is_new", "foreignField": "_id", "as": "floor"}
-    return [{"$match": taken}, {"$lookup": front}, {"$lookup": floor}]
+    return [
+        {"$match": taken},
+        {"$lookup": {**in_group, "pipeline": first, "as": "first"}},
+        {"$lookup": {**in_group, "pipeline": front, "as": "front"}},
+        {"$lookup": floor},
+    ]

@@ -27,7 +27,8 @@ Order = Literal["fair", "priority"]
 class Source(Protocol[E]):
     """Leases groups of messages; `AsyncMongoTransport` is one.
 
-    A claim that raises, or is cancelled, leaves nothing leased. A lease that a claim returns has at
+    A claim that raises, or is cancelled, leaves nothing leased that it knows of: where the reply of
+    the lease itself is lost, it runs out by itself. A lease that a claim returns has at
     least half of its visibility left. Durations are seconds. Settlements return whether the
     lease was still held; they may be repeated, since a lease settles once.
     """
