@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 import typer
 
-from fairlane import AsyncJobQueue, AsyncMongoTransport, Lease, schema
+from fairlane import AsyncJobQueue, AsyncMongoTransport, Jobs, Lease, NewJob, schema
 from fairlane.cli.app import app
 
 ROOT = Path(__file__).parents[2]
@@ -51,6 +51,10 @@ RUNS = {
             "RETRY of cid",
             "ready 1 delayed 2 done 1",
         )
+    ),
+    "job_worker.py": Run(
+        prints=("sent to ann@example.org attempt 2",),
+        stop_after="sent to ann@example.org attempt 2\n",
     ),
     "job_listen.py": Run(
         prints=("sent to ann attempt 1", "sent to bob attempt 1"),
@@ -160,8 +164,12 @@ async def test_storage_reference_names_every_stored_field(
 async def test_storage_reference_names_every_field_of_a_job(fairlane_url: str) -> None:
     page = (DOCS / "reference" / "storage.md").read_text()
     async with AsyncJobQueue.connect(fairlane_url, f"docs_{uuid.uuid4().hex[:12]}") as queue:
-        await queue.enqueue_many([1, 2, 3], "t", unique_key="key")
+        await queue.enqueue_many([NewJob(n, unique_key=f"k{n}") for n in range(3)], "t")
         await queue.enqueue(1, "t", unique_key="other")
+        jobs = Jobs()
+        jobs.recurring("r", every=60)(print)
+        for definition in jobs:
+            await queue._recurrer.ensure(definition)
         for end in (queue.ack, queue.fail, queue.nack):
             if job := await queue.claim():
                 await end(job)
@@ -174,7 +182,8 @@ async def test_storage_reference_names_every_field_of_a_job(fairlane_url: str) -
 def test_storage_reference_names_every_index() -> None:
     page = (DOCS / "reference" / "storage.md").read_text()
     locks = (*schema.LOCK_INDEXES, schema.TOKEN_INDEX)
-    indexes = (*schema.MESSAGE_INDEXES, *locks, *schema.DEAD_INDEXES, *schema.JOB_INDEXES)
+    indexes = (*schema.MESSAGE_INDEXES, *locks, *schema.DEAD_INDEXES)
+    indexes += (*schema.JOB_INDEXES, *schema.HISTORY_INDEXES)
     keys = [
         ", ".join(f"{field}: {direction}" for field, direction in index.document["key"].items())
         for index in indexes
