@@ -27,7 +27,7 @@ class Jobs:
     back-off of its type; `Reject(reason)` or `Fail(reason)` lets it fail at once; `Discard(reason)`
     ends it as if it were done. When no attempt is left, an error or a `Retry` lets it fail.
 
-    Options of a type, all of them optional:
+    Other Parameters:
         priority: of its jobs; higher ones are claimed first.
         max_attempts: how often a job is started before it fails; by default what the queue says.
             Of a recurring job: how often one run is started (3) before its next regular run; it
