@@ -49,6 +49,17 @@ class CommandLog(CommandListener):
         return names
 
 
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out the combinations that only `-m whole_matrix` runs."""
+    if "whole_matrix" in (config.option.markexpr or ""):
+        return
+    left_out = [item for item in items if item.get_closest_marker("whole_matrix")]
+    kept = set(items).difference(left_out)
+    items[:] = [item for item in items if item in kept]
+    config.hook.pytest_deselected(items=left_out)
+
+
 @pytest.fixture(autouse=True)
 def real_mongod(request: pytest.FixtureRequest) -> None:
     """Skip what only a real MongoDB can judge, unless the caller named one."""

@@ -16,6 +16,30 @@ Claimed = Callable[..., Awaitable[Job]]
 Stored = Callable[..., Awaitable[list[dict[str, Any]]]]
 
 
+ARGUMENTS_ONLY = {"test_bad_input", "test_jobs_bad_input"}
+"""Modules about what is refused before any driver is called: one driver will do."""
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what a covering part of the matrix leaves out."""
+    for item in items:
+        if isinstance(item, pytest.Function) and _is_beside_the_cover(item):
+            item.add_marker(pytest.mark.whole_matrix)
+
+
+def _is_beside_the_cover(item: pytest.Function) -> bool:
+    """Of jobs each way is run by one driver, and each driver runs half of the ways."""
+    module = item.module.__name__.rpartition(".")[2]
+    params = item.callspec.params if hasattr(item, "callspec") else {}
+    is_pymongo = params.get("driver") == "pymongo"
+    if module in ARGUMENTS_ONLY:
+        return is_pymongo
+    if not module.startswith("test_jobs_") or not {"driver", "way"} <= params.keys():
+        return False
+    return is_pymongo != bool(item.callspec.indices["way"].bit_count() % 2)
+
+
 @pytest.fixture(autouse=True)
 def no_blocking_call() -> Iterator[None]:
     """Let a blocking call of the library inside the event loop fail the test."""

@@ -23,14 +23,6 @@ from property.world import Participant, ServerStage
 Transport = AsyncMongoTransport[Any]
 
 
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if "whole_matrix" in (config.option.markexpr or ""):
-        return
-    left_out = [item for item in items if item.get_closest_marker("whole_matrix")]
-    items[:] = [item for item in items if item not in left_out]
-    config.hook.pytest_deselected(items=left_out)
-
-
 @pytest.fixture(scope="module")
 def janitor(fairlane_url: str) -> Iterator[MongoClient[dict[str, Any]]]:
     """Drop the databases of a module on its own server, where it has one."""
