@@ -279,7 +279,7 @@ async def test_listener_survives_errors_of_the_server(
     await fail_command(command, errorCode=NO_PRIMARY)
     batch = 2 if command == "find" else 1
     task = asyncio.ensure_future(
-        make_queue(strategy="find_one_and_update", lease=0.5, clock=None).listen(
+        make_queue(strategy="find_one_and_update", lease=2.0, clock=None).listen(
             Handled(), "t", poll_interval=SOON, batch=batch, reclaim_every=SOON
         )
     )

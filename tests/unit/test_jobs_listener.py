@@ -13,7 +13,7 @@ from pymongo.errors import AutoReconnect
 from fairlane import Job, Outcome
 from fairlane.jobs._claim import Request
 from fairlane.jobs._listen import Handler, Listener, Pace
-from fairlane.retry import Backoff
+from fairlane.retry import Backoff, Discard, Fail, Reject, Retry
 from unit.worker_fakes import in_virtual_time
 
 LEASE = 30.0
@@ -62,6 +62,10 @@ class Queue:
 
     async def ack(self, jobs: Sequence[Job]) -> list[bool]:
         await self._note("ack", [each.id for each in jobs])
+        return [each.id not in self.lost for each in jobs]
+
+    async def fail(self, jobs: Sequence[Job], error: str) -> list[bool]:
+        await self._note("fail", [each.id for each in jobs])
         return [each.id not in self.lost for each in jobs]
 
     async def nack(self, job: Job, delay: float, error: str) -> Outcome:
@@ -198,7 +202,7 @@ async def test_one_renewal_that_fails_is_tried_again() -> None:
     queue.errors["extend"] = [AutoReconnect("closed")]
     await listen(queue, sleeper(39), 60)
     assert queue.told("ack") == [["a"]]
-    assert queue.times("extend") == [10, 20, 30]
+    assert queue.times("extend") == [10, 12.5, 22.5, 32.5]
 
 
 @in_virtual_time
@@ -328,3 +332,22 @@ async def test_stale_jobs_of_its_type_are_put_back_now_and_then() -> None:
     assert queue.told("reclaim") == [(None, "t")] * 3
     assert queue.times("reclaim") == [600, 1_200, 1_800]
     assert queue.times("reconcile") == [1_200, 1_800]
+
+
+@pytest.mark.parametrize(
+    ("answer", "verb"),
+    [(Discard("enough"), "ack"), (Fail("no"), "fail"), (Reject("no"), "fail"), (Retry(7), "nack")],
+    ids=str,
+)
+@in_virtual_time
+async def test_answers_of_handlers_are_those_that_pools_know(
+    *, answer: Exception, verb: str
+) -> None:
+    queue = Queue(["a"])
+
+    async def handle(_: Job) -> None:
+        raise answer
+
+    await listen(queue, handle, 5)
+    told = {name: queue.told(name) for name in ("ack", "nack", "fail")}
+    assert {name for name, calls in told.items() if calls} == {verb}

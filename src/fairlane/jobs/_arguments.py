@@ -1,9 +1,9 @@
 """Arguments of the verbs, checked before anything is written."""
 
-import inspect
 import os
 import socket
 from collections.abc import Iterable
+from typing import Any
 
 from fairlane import checks
 from fairlane.checks import Seconds
@@ -20,6 +20,7 @@ __all__ = (
     "jobs",
     "key",
     "retention",
+    "several",
     "types",
     "worker_id",
 )
@@ -43,6 +44,13 @@ def jobs(values: Iterable[Job]) -> list[Job]:
     if isinstance(values, str | Job) or not isinstance(values, Iterable):
         raise TypeError(f"jobs must be several jobs, not {values!r:.100}")
     return [job(each, f"jobs[{number}]") for number, each in enumerate(values)]
+
+
+def several(name: str, values: Any) -> list[Any]:
+    """Return the items of an iterable; a text or a dict is one payload, not several."""
+    if isinstance(values, str | bytes | dict) or not isinstance(values, Iterable):
+        raise ConfigurationError(f"{name} must be several payloads, not {values!r:.100}")
+    return list(values)
 
 
 def types(values: tuple[object, ...]) -> tuple[str, ...]:
@@ -69,11 +77,7 @@ def worker_id(value: object) -> str:
 
 
 def handler(value: Handler) -> Handler:
-    if not callable(value):
-        raise ConfigurationError(f"handler must be a function of one job, not {value!r:.100}")
-    if inspect.isgeneratorfunction(value) or inspect.isasyncgenfunction(value):
-        raise ConfigurationError("handler must not contain `yield`: nobody would run its body")
-    return value
+    return checks.function("handler", value, "job")
 
 
 def backoff(value: Backoff | None) -> Backoff:

@@ -6,7 +6,7 @@ from typing import Any, Protocol
 
 from fairlane import checks
 from fairlane.errors import ConfigurationError, PayloadError
-from fairlane.jobs._arguments import job_type
+from fairlane.jobs._arguments import job_type, several
 from fairlane.jobs._drafts import NewJob, checked_priority
 from fairlane.jobs._params import checked_model, dumped, validated
 from fairlane.jobs._schedule import Misfire, Schedule, is_missed
@@ -142,7 +142,7 @@ class EventJob(_Defined):
         """
         jobs: dict[int, NewJob] = {}
         refused: dict[int, Exception] = {}
-        for index, item in enumerate(items):
+        for index, item in enumerate(several("items", items)):
             try:
                 jobs[index] = self.new(item)
             except PayloadError as error:

@@ -18,7 +18,7 @@ from fairlane.jobs._claim import Claimer, Request
 from fairlane.jobs._settle import Settler
 from fairlane.jobs._upkeep import Upkeep
 from fairlane.jobs.model import Job
-from fairlane.retry import Backoff
+from fairlane.retry import Backoff, Discard, Fail, Reject, Retry
 from fairlane.shield import DEADLINE, outlast
 
 __all__ = ("Handler", "Listener", "Pace")
@@ -137,7 +137,7 @@ class Listener:
 
     async def _handle(self, batch: Batch) -> None:
         job, error = batch.left[0], None
-        with anyio.CancelScope() as batch.at_work:
+        with anyio.CancelScope(deadline=self._give_up_at(batch)) as batch.at_work:
             if job.id in batch.lost:
                 batch.at_work.cancel()
             try:
@@ -152,8 +152,9 @@ class Listener:
 
     async def _call(self, job: Job) -> None:
         try:
-            if inspect.iscoroutinefunction(self._handler):
-                await self._handler(job)
+            if _is_async(self._handler):
+                working: Any = self._handler(job)
+                await working
                 return
             result: Any = await _in_thread(partial(self._handler, job))
             if inspect.isawaitable(result):  # a plain function around a coroutine
@@ -165,35 +166,51 @@ class Listener:
 
     async def _settle(self, job: Job, error: Exception | None) -> None:
         try:
-            if error is None:
-                (is_held,) = await self._settler.ack([job])
-            else:
-                is_held = await self._retry(job, error)
+            is_held = await self._answer(job, error)
         except PyMongoError as failure:
             logger.warning("job %s could not be settled: %s", job.id, describe(failure, 300))
         else:
             if not is_held:
                 logger.warning("job %s was somebody else's when it was to be settled", job.id)
 
+    async def _answer(self, job: Job, error: Exception | None) -> bool:
+        """Do what the handler has said by returning or raising; False if the lease is lost."""
+        if error is None or isinstance(error, Discard):
+            (is_held,) = await self._settler.ack([job])
+            return is_held
+        if isinstance(error, Reject | Fail):
+            (is_held,) = await self._settler.fail([job], describe(error))
+            return is_held
+        return await self._retry(job, error)
+
     async def _retry(self, job: Job, error: Exception) -> bool:
-        logger.warning("job %s failed, attempt %d: %s", job.id, job.attempts, describe(error, 300))
         delay = self._pace.backoff.delay(job.attempts)
+        if isinstance(error, Retry):
+            delay = delay if error.delay is None else error.delay
+        else:
+            line = "job %s failed, attempt %d: %s"
+            logger.warning(line, job.id, job.attempts, describe(error, 300), exc_info=error)
         return bool(await self._settler.nack(job, delay, describe(error)))
+
+    def _give_up_at(self, batch: Batch) -> float:
+        return batch.renewed_at + self._request.lease * 2 / 3
 
     async def _renew(self, batch: Batch) -> None:
         """Renew each third of the lease, until the end of the batch.
 
         What could not be renewed for two thirds is lost: a handler gets the last third to end in,
-        before another worker starts.
+        before another worker starts. Its deadline sees to that even while a renewal hangs.
         """
         period = self._request.lease / 3
         with batch.renewal:
             while True:
-                await anyio.sleep(period)
+                again_at = anyio.current_time() + period / 4
+                await anyio.sleep_until(max(batch.renewed_at + period, again_at))
                 begun_at, jobs = anyio.current_time(), list(batch.left)
                 held = await self._extended(jobs, period)
                 if held is not None:
                     batch.renewed_at = begun_at
+                    batch.at_work.deadline = self._give_up_at(batch)
                     batch.lose({job.id for job, ok in zip(jobs, held, strict=True) if not ok})
                 elif anyio.current_time() - batch.renewed_at >= 2 * period:
                     batch.lose({job.id for job in jobs})
@@ -248,3 +265,9 @@ def _is_cancelled() -> bool:
     task = asyncio.current_task()
     is_scope_cancelled = anyio.current_effective_deadline() == -math.inf
     return is_scope_cancelled or (task is not None and task.cancelling() > 0)
+
+
+def _is_async(handler: Handler) -> bool:
+    return inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(
+        type(handler).__call__  # an object with `async def __call__`
+    )

@@ -10,7 +10,7 @@ from fairlane.announcing import Announcer
 from fairlane.checks import MOST_AT_ONCE, Seconds
 from fairlane.clock import Clock
 from fairlane.driver import Driver, close
-from fairlane.errors import ConfigurationError, FairlaneError
+from fairlane.errors import FairlaneError
 from fairlane.jobs import _arguments
 from fairlane.jobs._claim import Claimer, Request
 from fairlane.jobs._drafts import (
@@ -250,7 +250,7 @@ class AsyncJobQueue:
         checked_on_duplicate(on_duplicate)
         defaults = NewJob(None, type, priority, delay, run_at, max_attempts)
         checked_defaults(defaults)
-        drafts = [self._draft(item, defaults) for item in _items(payloads)]
+        drafts = [self._draft(item, defaults) for item in _arguments.several("payloads", payloads)]
         await self._store.ready()
         enqueued = await self._enqueuer.enqueue_many(drafts, on_duplicate)
         self._announcer.announce()
@@ -266,6 +266,8 @@ class AsyncJobQueue:
         self, *types: str, worker_id: str | None = None, lease: Seconds | None = None
     ) -> Job | None:
         """Lease the most urgent due job of these types, or of any; None if there is none.
+
+        What is given are types: the name of a worker goes to `worker_id`.
 
         Until it is settled or the lease has run out no other claim returns it. The claim counts as
         an attempt, also if the worker dies. A job that it finds without an attempt left fails, and
@@ -491,9 +493,12 @@ class AsyncJobQueue:
     ) -> None:
         """Let `handler(job)` work on the jobs of one type, one after the other, until cancelled.
 
-        A job is acked when the handler returns, and nacked with its error when it raises. Leases
+        A job is acked when the handler returns or raises `Discard`, fails when it raises `Fail` or
+        `Reject`, and is nacked with its error when it raises anything else: after the delay of a
+        `Retry`, else after the back-off. Leases
         are renewed meanwhile, those of jobs that wait for their turn too; a handler whose lease is
-        lost is cancelled. Cancelled, it gives back what it has not settled, uncounted. Errors of
+        lost is cancelled. Cancelled, it gives back what it has not settled, uncounted: also a job
+        whose plain function then still runs to its end, which will be repeated. Errors of
         the database are logged, and it goes on. Local enqueues are seen at once.
 
         Args:
@@ -586,9 +591,3 @@ class AsyncJobQueue:
         key = _arguments.key(id)
         await self._store.ready()
         return await self._upkeep.force(key, state)
-
-
-def _items(payloads: object) -> list[Any]:
-    if isinstance(payloads, str | bytes | dict) or not isinstance(payloads, Iterable):
-        raise ConfigurationError(f"payloads must be several payloads, not {payloads!r:.100}")
-    return list(payloads)

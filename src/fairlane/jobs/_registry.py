@@ -90,6 +90,8 @@ class Jobs:
         Raises:
             ConfigurationError: an option is bad, or the name is taken.
         """
+        if callable(name):
+            raise ConfigurationError('name must be a str: write @jobs.event("some.name")')
         options = {
             "payload": payload,
             "priority": priority,
