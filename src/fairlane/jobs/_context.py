@@ -57,8 +57,8 @@ class JobContext:
 
     def __init__(self, job: Job, hold: Hold, *, lease: float) -> None:
         self.job = job
-        self.lease_lost = LeaseSignal(hold)
-        self.logger = _JobLogger(
+        self.lease_lost: LeaseSignal = LeaseSignal(hold)
+        self.logger: Adapter = _JobLogger(
             logging.getLogger("fairlane.job"),
             {"job_id": job.id, "job_type": job.type, "attempt": job.attempts},
         )

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from bson.errors import InvalidBSON
 
@@ -40,13 +40,13 @@ def checked_hint(value: Hint) -> Hint:
 
 
 class JobStore(Site):
-    SETTINGS = "settings:jobs"
-    NAME = "queue"
+    SETTINGS: ClassVar[str] = "settings:jobs"
+    NAME: ClassVar[str] = "queue"
 
     def __init__(self, driver: Driver, setup: Setup, hint: Hint) -> None:
         super().__init__(driver, setup)
-        self.jobs = driver.collection(setup.db_name, f"{setup.prefix}_jobs")
-        self.history = driver.collection(setup.db_name, f"{setup.prefix}_history")
+        self.jobs: Collection = driver.collection(setup.db_name, f"{setup.prefix}_jobs")
+        self.history: Collection = driver.collection(setup.db_name, f"{setup.prefix}_history")
         self._candidates = CANDIDATES[hint]
         self._asked: Sequence[str] = ()
         self._measured: Sequence[str] = ()

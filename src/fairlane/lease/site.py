@@ -79,10 +79,10 @@ class Site(ABC):
 
     def __init__(self, driver: Driver, setup: Setup, *, monotonic: Clock = uptime) -> None:
         self.driver = driver
-        self.clock = ServerClock() if setup.clock is None else setup.clock
-        self.counters = driver.collection(setup.db_name, f"{setup.prefix}_counters")
-        self.leaser = Leaser(driver, setup.strategy)
-        self.partitioning = Partitioning()
+        self.clock: Clock = ServerClock() if setup.clock is None else setup.clock
+        self.counters: Collection = driver.collection(setup.db_name, f"{setup.prefix}_counters")
+        self.leaser: Leaser = Leaser(driver, setup.strategy)
+        self.partitioning: Partitioning = Partitioning()
         self._settings = Settings(setup.partitions, key=self.SETTINGS, product=self.NAME)
         self._monotonic = monotonic
         self._reread_at = 0.0
