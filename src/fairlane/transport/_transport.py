@@ -275,10 +275,11 @@ class AsyncMongoTransport(Generic[E]):
 
         Takes three commands, or four where one partition has not enough, whatever `n` is (servers
         before MongoDB 5.0: and one or two for each group). What a claim puts right on its way
-        costs extra. It returns fewer than `n` if no more are due, or if other claimers were
-        quicker; none at all only if none is due, or if the database is so slow that all leases came
-        too late. Each of the leases counts, is guarded and is given back as one of `claim` is; if
-        one of them fails, all are given back.
+        costs extra. It returns fewer than `n` if no more are due, if other claimers were quicker,
+        where groups had to be put right, and for a while after leases came too late; none at all
+        only if none is due, or if the database is so slow that all leases came too late. Each of
+        the leases counts, is guarded and is given back as one of `claim` is; if the database fails,
+        all are given back.
 
         Arguments are those of `claim`, and `n`, from 1 to 1,000.
         """
