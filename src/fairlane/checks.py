@@ -20,6 +20,7 @@ __all__ = (
     "fraction",
     "function",
     "group_id",
+    "is_async",
     "optional_function",
     "optional_text",
     "positive_seconds",
@@ -123,6 +124,12 @@ def function(name: str, value: Any, *arguments: str) -> Callable[..., Any]:
         asked = ", ".join(arguments)
         raise ConfigurationError(f"{name} must be callable as {name}({asked}): {error}") from error
     return value  # type: ignore[no-any-return]
+
+
+def is_async(function: Callable[..., Any]) -> bool:
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
+        type(function).__call__  # an object with `async def __call__`
+    )
 
 
 def optional_function(name: str, value: Any, *arguments: str) -> Callable[..., Any] | None:

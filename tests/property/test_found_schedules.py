@@ -17,6 +17,6 @@ async def test_claim_gives_back_what_ran_out_before_its_head_was_read() -> None:
 async def test_schedule_goes_wrong_where_claims_hand_out_late_leases(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(_claim, "_is_fresh", lambda *_: True)
+    monkeypatch.setattr(_claim, "by_freshness", lambda leases, *_, **__: (leases, []))
     with pytest.raises(AssertionError, match="epoch"):
         await replay(SCENES["claim_of_two_groups_and_work"], LATE_LEASE)

@@ -4,7 +4,6 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
 from uuid import uuid4
 
 from pymongo.errors import PyMongoError
@@ -17,7 +16,7 @@ from fairlane.jobs.model import Job
 from fairlane.lease import batch, commands
 from fairlane.lease.batch import Appetite, Spread, Wanted
 from fairlane.lease.hints import Index
-from fairlane.lease.rounds import Found, Rounds, Skipped
+from fairlane.lease.rounds import Found, Rounds, Skipped, by_freshness
 from fairlane.lease.sweep import Sweep
 
 __all__ = ("Claimer", "Request")
@@ -149,11 +148,11 @@ class Claimer:
             await self._give_back(jobs)
             raise
         alive = [job for job in jobs if job not in exhausted]
-        late = [job for job in alive if not _is_fresh(job, request, now)]
-        await self._give_back(late)
-        return [job for job in alive if job not in late] or (
-            Skipped.LATE if late else Skipped.EMPTY
+        fresh, late = by_freshness(
+            alive, lambda job: job.available_at or 0.0, now=now, visibility=request.lease
         )
+        await self._give_back(late)
+        return fresh or (Skipped.LATE if late else Skipped.EMPTY)
 
     async def _fail(self, exhausted: Sequence[Job]) -> None:
         if not exhausted:
@@ -164,6 +163,8 @@ class Claimer:
                 logger.warning("job %s of type %r failed: %s", job.id, job.type, EXHAUSTED)
 
     async def _give_back(self, jobs: Sequence[Job]) -> None:
+        if not jobs:
+            return
         try:
             await self._settler.release(jobs)
         except PyMongoError:
@@ -191,9 +192,3 @@ class _Caps:
 
 def _exhausted(jobs: Sequence[Job]) -> list[Job]:
     return [job for job in jobs if job.attempts > job.max_attempts]
-
-
-def _is_fresh(job: Job, request: Request, now: float) -> bool:
-    """Tell whether half of the lease is left."""
-    until: Any = job.available_at
-    return bool(until - now >= request.lease / 2)

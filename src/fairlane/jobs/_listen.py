@@ -13,6 +13,7 @@ import anyio
 from anyio import to_thread
 from pymongo.errors import PyMongoError
 
+from fairlane.checks import is_async
 from fairlane.errors import describe
 from fairlane.jobs._claim import Claimer, Request
 from fairlane.jobs._settle import Settler
@@ -152,7 +153,7 @@ class Listener:
 
     async def _call(self, job: Job) -> None:
         try:
-            if _is_async(self._handler):
+            if is_async(self._handler):
                 working: Any = self._handler(job)
                 await working
                 return
@@ -265,9 +266,3 @@ def _is_cancelled() -> bool:
     task = asyncio.current_task()
     is_scope_cancelled = anyio.current_effective_deadline() == -math.inf
     return is_scope_cancelled or (task is not None and task.cancelling() > 0)
-
-
-def _is_async(handler: Handler) -> bool:
-    return inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(
-        type(handler).__call__  # an object with `async def __call__`
-    )

@@ -75,7 +75,7 @@ class WorkingSide:
 
         Those without an attempt left are among them: what becomes of them is up to the pool.
         """
-        await self._store.ready()
+        await self._store.ready()  # here it can be cancelled at once
         return await finish(self._claim(demand, n), undo=self._settler.release)
 
     async def _claim(self, demand: Demand, n: int) -> list[Job]:
@@ -138,6 +138,4 @@ class WorkingSide:
         await self._history.record(execution, keep)
 
     async def reconcile(self) -> int:
-        await self._store.ready()
-        await self._store.measure_hints()
         return await self._upkeep.reconcile()

@@ -4,14 +4,14 @@ What an attempt does is the product's; when to go on, and when to rest, is decid
 """
 
 import logging
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from enum import Enum
 from typing import Any, Generic, TypeVar
 
 from fairlane.lease.sweep import Sweep, Sweeps
 from fairlane.shield import finish
 
-__all__ = ("Found", "Rounds", "Skipped")
+__all__ = ("Found", "Rounds", "Skipped", "by_freshness")
 
 L = TypeVar("L")
 logger: logging.Logger = logging.getLogger(__name__)
@@ -29,6 +29,21 @@ class Skipped(Enum):
 
 Found = list[L] | Skipped | None
 """Of one attempt; None if nothing is due where it looked."""
+
+
+def by_freshness(
+    leases: Sequence[L], until: Callable[[L], float], *, now: float, visibility: float
+) -> tuple[list[L], list[L]]:
+    """Return those of which half of the visibility is left, and those that come too late.
+
+    Race: a lease that ran out between its commands may show what somebody else has settled
+    meanwhile.
+    """
+    fresh: list[L] = []
+    late: list[L] = []
+    for lease in leases:
+        (fresh if until(lease) - now >= visibility / 2 else late).append(lease)
+    return fresh, late
 
 
 class Rounds(Generic[L]):

@@ -9,7 +9,7 @@ from uuid import uuid4
 from fairlane.driver import Document
 from fairlane.lease import batch, commands
 from fairlane.lease.batch import Appetite, Spread, Wanted
-from fairlane.lease.rounds import Found, Rounds, Skipped
+from fairlane.lease.rounds import Found, Rounds, Skipped, by_freshness
 from fairlane.lease.sweep import Sweep
 from fairlane.model import Lease
 from fairlane.transport import _group_commands
@@ -114,19 +114,12 @@ class Claimer(Generic[E]):
             bids = {group["_id"]: group["token"] for group in groups}
             await batch.free_all(self._store.locks, bids, now=self._store.clock())
             raise
-        fresh = [lease for lease in leases if _is_fresh(lease, request, now)]
-        await self._give_back([lease for lease in leases if not _is_fresh(lease, request, now)])
+        fresh, late = by_freshness(
+            leases, lambda lease: lease.expires_at, now=now, visibility=request.visibility
+        )
+        await self._give_back(late)
         return fresh or (Skipped.LATE if leases else Skipped.EMPTY)
 
     async def _give_back(self, leases: Sequence[Lease[E]]) -> None:
         bids = {lease.group_id: lease.token for lease in leases}
         await batch.free_all(self._store.locks, bids, now=self._store.clock())
-
-
-def _is_fresh(lease: Lease[E], request: Request, now: float) -> bool:
-    """Tell whether half of the visibility is left.
-
-    Race: a lease that ran out between its two commands may show a message that somebody else has
-    settled meanwhile.
-    """
-    return lease.expires_at - now >= request.visibility / 2

@@ -13,7 +13,7 @@ from anyio import to_thread
 from fairlane.errors import ConfigurationError
 from fairlane.model import E, Lease
 
-__all__ = ("Handler", "ThreadCall", "checked_handler", "is_async")
+__all__ = ("Handler", "ThreadCall", "checked_handler")
 
 Handler = Callable[[Lease[E]], Awaitable[None] | None]
 """`async def handle(lease)`, or `def handle(lease)`, which runs in a thread."""
@@ -44,12 +44,6 @@ def _takes_one_argument(handler: Callable[..., Any]) -> bool:
     except TypeError:
         return False
     return True
-
-
-def is_async(handler: Callable[..., Any]) -> bool:
-    return inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(
-        type(handler).__call__  # an object with `async def __call__`
-    )
 
 
 class ThreadCall:

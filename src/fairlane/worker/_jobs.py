@@ -9,12 +9,12 @@ from typing import Any, Protocol
 
 import anyio
 
+from fairlane.checks import is_async
 from fairlane.clock import instant
 from fairlane.errors import PayloadError, describe
 from fairlane.jobs import Definition, Execution, Job, JobContext
 from fairlane.jobs.working import Demand
 from fairlane.retry import Fail
-from fairlane.worker._calling import is_async
 from fairlane.worker._cancellation import contained
 from fairlane.worker._hooks import Guard, GuardRefused, Hook, called, guarded, told
 from fairlane.worker._job_outcome import (

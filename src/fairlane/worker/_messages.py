@@ -5,9 +5,10 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Generic
 
+from fairlane.checks import is_async
 from fairlane.model import E, Lease
 from fairlane.retry import Reject, Retry
-from fairlane.worker._calling import Handler, is_async
+from fairlane.worker._calling import Handler
 from fairlane.worker._outcome import ACK, Outcome, after_failure, before_delivery
 from fairlane.worker._settings import Settings
 from fairlane.worker._work import Chore, Hold

@@ -15,7 +15,7 @@ from fairlane.jobs import AsyncJobQueue, Jobs
 from fairlane.model import E
 from fairlane.retry import Backoff
 from fairlane.worker import _signals
-from fairlane.worker._calling import Handler, is_async
+from fairlane.worker._calling import Handler
 from fairlane.worker._health import Health, Vitals
 from fairlane.worker._hooks import Guard, Hook
 from fairlane.worker._jobs import JobHooks
@@ -256,7 +256,7 @@ class WorkerPool(Generic[E]):
 def _checked_listener(listener: Listener | None) -> Listener | None:
     if listener is None:
         return None
-    if not callable(listener) or is_async(listener):
+    if not callable(listener) or checks.is_async(listener):
         raise ConfigurationError("on_event must be a plain function of one WorkerEvent")
     return listener
 

@@ -4,9 +4,9 @@ import inspect
 from collections.abc import Callable
 from typing import Literal, Protocol, runtime_checkable
 
+from fairlane.checks import is_async
 from fairlane.errors import ConfigurationError
 from fairlane.model import E, Lease
-from fairlane.worker._calling import is_async
 
 __all__ = (
     "Announcing",
