@@ -1,10 +1,13 @@
 """What a handler may answer, and how long a failed message waits."""
 
 import random
+from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
+from functools import partial
 
 from fairlane.checks import Seconds, fraction, seconds
+from fairlane.errors import ConfigurationError
 
 __all__ = ("Backoff", "Discard", "Fail", "Reject", "Retry")
 
@@ -43,14 +46,46 @@ class Backoff:
 
 
 class Retry(Exception):
-    """Raised by a handler: deliver this message again, after `delay` seconds if it is given."""
+    """Raised by a handler: deliver this message again, after `delay` seconds if it is given.
 
-    def __init__(self, delay: float | timedelta | None = None) -> None:
+    A job may name the moment instead: `Retry(at=...)`, a datetime with a tzinfo. A message may not,
+    since its source need not have a clock: it waits for its back-off then, and that is logged.
+
+    Raises:
+        ConfigurationError: an argument is not allowed, or both are given.
+    """
+
+    def __init__(
+        self, delay: float | timedelta | None = None, *, at: datetime | None = None
+    ) -> None:
+        if delay is not None and at is not None:
+            raise ConfigurationError("give delay or at, not both")
         self.delay: float | None = None if delay is None else seconds("delay", delay)
-        super().__init__("retry" if delay is None else f"retry in {self.delay:g} s")
+        self.at: datetime | None = None if at is None else _moment(at)
+        super().__init__(_told(self.delay, at))
 
-    def __reduce__(self) -> tuple[type["Retry"], tuple[float | None]]:
-        return type(self), (self.delay,)
+    def seconds_from(self, now: float) -> float | None:
+        """Return how long to wait from `now`, in epoch seconds; None leaves it to the back-off."""
+        return self.delay if self.at is None else max(0.0, self.at.timestamp() - now)
+
+    def __reduce__(self) -> tuple[Callable[..., "Retry"], tuple[float | None]]:
+        return partial(type(self), at=self.at), (self.delay,)
+
+
+def _moment(value: object) -> datetime:
+    if not isinstance(value, datetime):
+        raise ConfigurationError(f"at must be a datetime, not {type(value).__name__}")
+    if value.utcoffset() is None:
+        raise ConfigurationError(
+            f"at must have a tzinfo: {value!r} is another moment on every machine"
+        )
+    return value
+
+
+def _told(delay: float | None, at: datetime | None) -> str:
+    if at is not None:
+        return f"retry at {at}"
+    return "retry" if delay is None else f"retry in {delay:g} s"
 
 
 class Reject(Exception):

@@ -24,6 +24,7 @@ from fairlane import (
 )
 from fairlane.lease.strategy import Leaser
 from fairlane.schema import BY_PRIORITY, BY_TYPE
+from fairlane.worker._job_history import ExecutionLog
 
 
 @pytest.fixture
@@ -212,6 +213,30 @@ async def test_stale_job_is_run_again_and_told_of_once(
     assert stale == [key]
     rows = await queue.history("work")
     assert sorted((row.attempt, row.outcome) for row in rows) == [(1, "stale"), (2, "success")]
+
+
+async def test_history_of_a_job_whose_worker_was_killed_says_so(
+    queue: AsyncJobQueue, jobs: Jobs, record: Record, database: Any
+) -> None:
+    """A12.45, A12.46 and A12.78: who takes over ends the row that was left, by a lower priority."""
+    seen: list[tuple[bool, int]] = []
+
+    @jobs.event("work", priority=9, stale_priority=1, keep_history=60)
+    async def work(ctx: JobContext, params: Any) -> None:
+        seen.append((ctx.job.was_stale, ctx.job.priority))
+
+    key = (await work.enqueue(queue)).id
+    killed = ExecutionLog(queue.working_side(), "killed")
+    job = await queue.claim("work", worker_id="killed")
+    assert job is not None
+    await killed.begin(job, 60, started_at=job.created_at.timestamp())
+    await database["fairlane_jobs"].update_one({"_id": key}, {"$set": {"available_at": 0.0}})
+    async with pool_of(queue, jobs, record, worker_id="living"):
+        await record.until("acked")
+
+    assert seen == [(True, 1)]
+    rows = [(row.worker_id, row.attempt, row.outcome) for row in await queue.history(job_id=key)]
+    assert rows == [("living", 2, "success"), ("killed", 1, "stale")]
 
 
 async def test_handler_keeps_a_lease_that_is_shorter_than_its_work(

@@ -46,10 +46,13 @@ async def test_claim_counts_the_attempt(queue: AsyncJobQueue, stored: Stored) ->
 async def test_attempt_of_a_dead_worker_is_counted(
     queue: AsyncJobQueue, claimed: Claimed, clock: ManualClock
 ) -> None:
-    """A12.25."""
+    """A12.25, and A12.22: the claim tells that it was stale."""
     await queue.enqueue(1, "t")
     await die(queue, clock)
-    assert (await claimed("t")).attempts == 2
+    job = await claimed("t")
+    assert (job.attempts, job.was_stale) == (2, True)
+    await queue.nack(job)
+    assert not (await claimed("t")).was_stale
 
 
 @pytest.mark.parametrize("many", [False, True], ids=["claim", "claim_many"])

@@ -5,26 +5,29 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import anyio
 import anyio.lowlevel
-from worker_fakes import now
+from worker_fakes import Record, now
 
-from fairlane import AsyncJobQueue, Execution, Job
+from fairlane import AsyncJobQueue, Backoff, Execution, Job, JobContext, Jobs, WorkerPool
 from fairlane.clock import instant
 from fairlane.errors import JobLost
 from fairlane.jobs import Definition
 from fairlane.jobs.working import Demand
 
-__all__ = ("FakeQueue", "FakeSide")
+__all__ = ("FakeQueue", "FakeSide", "Scene", "endings")
 
 ENDLESS = 2**31 - 1
+EXACT = Backoff(base=10.0, jitter=0.0)
 
 
 @dataclass(kw_only=True)
 class Stored:
-    """A job as the queue has it."""
+    """A job as the queue has it; `answered` is the last start whose end was written."""
 
     job: Job
     due_at: float
+    answered: int = 0
 
     @property
     def is_due(self) -> bool:
@@ -39,7 +42,9 @@ class FakeSide:
         self.stored: dict[str, Stored] = {}
         self.demands: list[tuple[Demand | None, int]] = []
         self.opened: list[tuple[str, ...]] = []
+        self.begun: list[Execution] = []
         self.rows: list[Execution] = []
+        self.overtaken: list[str] = []
         self.calls: Counter[str] = Counter()
         self.opening_fails_with: list[Exception] = []
         self._tokens = 0
@@ -47,11 +52,12 @@ class FakeSide:
     def add(self, type: str = "work", payload: Any = None, **options: Any) -> str:
         key = str(options.pop("id", f"{type}-{len(self.stored)}"))
         due_at = options.pop("due_at", now())
+        answered = options.pop("answered", options.get("attempts", 0))
         fields: dict[str, Any] = {"priority": 0, "attempts": 0, "max_attempts": 3, **options}
         job = Job(
             id=key, type=type, payload=payload, state="pending", created_at=instant(0), **fields
         )
-        self.stored[key] = Stored(job=job, due_at=due_at)
+        self.stored[key] = Stored(job=job, due_at=due_at, answered=answered)
         return key
 
     def add_recurring(self, name: str, scheduled_at: float, **options: Any) -> str:
@@ -101,10 +107,14 @@ class FakeSide:
     def _leased(self, stored: Stored, demand: Demand) -> Job:
         self._tokens += 1
         stored.due_at = now() + demand.leases[stored.job.type]
+        was_stale = stored.answered < stored.job.attempts
+        lowered = demand.lowers.get(stored.job.type, stored.job.priority) if was_stale else None
         stored.job = replace(
             stored.job,
             token=f"{demand.worker_id}:{self._tokens}",
             attempts=stored.job.attempts + 1,
+            was_stale=was_stale,
+            priority=stored.job.priority if lowered is None else lowered,
             state="processing",
         )
         return stored.job
@@ -134,6 +144,8 @@ class FakeSide:
         if stored.job.token != job.token:
             return False
         stored.job = replace(stored.job, token=None, **changes)
+        if verb != "release":  # that is as if it had not been claimed
+            stored.answered = stored.job.attempts
         stored.due_at = now() + delay
         return True
 
@@ -145,9 +157,25 @@ class FakeSide:
         stored.due_at = max(stored.due_at, now() + lease)
         return stored.job
 
+    async def lower(self, job: Job, priority: int) -> bool:
+        await self._call("lower")
+        stored = self.stored[job.id]
+        if stored.job.token != job.token:
+            return False
+        stored.job = replace(stored.job, priority=priority)
+        return True
+
+    async def begin(self, execution: Execution, job: Job, keep: float) -> None:
+        await self._call("begin")
+        self.begun.append(execution)
+
     async def record(self, execution: Execution, keep: float) -> None:
         await self._call("record")
         self.rows.append(execution)
+
+    async def overtake(self, job: Job) -> None:
+        await self._call("overtake")
+        self.overtaken.append(job.id)
 
     async def reconcile(self) -> None:
         await self._call("reconcile")
@@ -169,3 +197,37 @@ class FakeQueue(AsyncJobQueue):
 
 def _urgency(stored: Stored) -> tuple[int, float]:
     return -stored.job.priority, stored.due_at
+
+
+class Scene:
+    """A queue, a registry, and a pool that tells what happens."""
+
+    def __init__(self) -> None:
+        self.queue = FakeQueue()
+        self.side = self.queue.side
+        self.jobs = Jobs()
+        self.record = Record()
+
+    def pool(self, **options: Any) -> WorkerPool[Any]:
+        settings: dict[str, Any] = {"on_event": self.record, "backoff": EXACT, **options}
+        return WorkerPool(self.queue, self.jobs, **settings)
+
+    async def outcome(self, *errors: Any, times: int = 1, **options: Any) -> list[str]:
+        """Let a handler of type "work" raise these in turn; return the endings of its job."""
+        left = list(errors)
+
+        async def handle(ctx: JobContext, params: Any) -> None:
+            error = left.pop(0) if left else None
+            if error is not None:
+                raise error
+
+        self.jobs.event("work", **options)(handle)
+        self.side.add("work")
+        async with self.pool():
+            while len(endings(self.record)) < times:  # noqa: ASYNC110
+                await anyio.sleep(0.1)
+        return endings(self.record)
+
+
+def endings(record: Record) -> list[str]:
+    return [kind for kind in record.kinds if kind not in ("claimed", "handler_failed")]

@@ -10,9 +10,9 @@ from typing import Any
 import anyio
 import pytest
 from anyio import from_thread
-from job_fakes import FakeQueue
+from job_fakes import Scene, endings
 from pydantic import BaseModel
-from worker_fakes import Record, VirtualTimeLoop, in_virtual_time, now
+from worker_fakes import VirtualTimeLoop, in_virtual_time, now
 
 from fairlane import (
     Backoff,
@@ -23,47 +23,10 @@ from fairlane import (
     Job,
     JobContext,
     JobLost,
-    Jobs,
     Reject,
     Retry,
     WorkerPool,
 )
-
-EXACT = Backoff(base=10.0, jitter=0.0)
-
-
-class Scene:
-    """A queue, a registry, and a pool that tells what happens."""
-
-    def __init__(self) -> None:
-        self.queue = FakeQueue()
-        self.side = self.queue.side
-        self.jobs = Jobs()
-        self.record = Record()
-
-    def pool(self, **options: Any) -> WorkerPool[Any]:
-        settings: dict[str, Any] = {"on_event": self.record, "backoff": EXACT, **options}
-        return WorkerPool(self.queue, self.jobs, **settings)
-
-    async def outcome(self, *errors: Any, times: int = 1, **options: Any) -> list[str]:
-        """Let a handler of type "work" raise these in turn; return the endings of its job."""
-        left = list(errors)
-
-        async def handle(ctx: JobContext, params: Any) -> None:
-            error = left.pop(0) if left else None
-            if error is not None:
-                raise error
-
-        self.jobs.event("work", **options)(handle)
-        self.side.add("work")
-        async with self.pool():
-            while len(endings(self.record)) < times:  # noqa: ASYNC110
-                await anyio.sleep(0.1)
-        return endings(self.record)
-
-
-def endings(record: Record) -> list[str]:
-    return [kind for kind in record.kinds if kind not in ("claimed", "handler_failed")]
 
 
 @pytest.fixture
@@ -781,7 +744,7 @@ async def test_history_has_a_row_for_each_execution() -> None:
         (key, 1, "retry", "ValueError: bad", None),
         (key, 2, "success", None, 42),
     ]
-    assert [(row.worker_id, row.type, round(row.duration)) for row in scene.side.rows] == [
+    assert [(row.worker_id, row.type, round(row.duration or 0)) for row in scene.side.rows] == [
         ("w", "work", 2)
     ] * 2
 

@@ -56,6 +56,9 @@ class Queue:
     def told(self, verb: str) -> list[Any]:
         return [what for _, name, what in self.journal if name == verb]
 
+    def now(self) -> float:
+        return anyio.current_time() - 1_000
+
     async def claim_many(self, request: Request, n: int) -> list[Job]:
         await self._note("claim", (request.types, n))
         return [job(id) for id in self.batches.pop(0)] if self.batches else []

@@ -35,7 +35,9 @@ UPDATES: dict[str, Document] = {
     ),
     "ended": ended(),
     "unstarted": _job_commands.unstarted(ended()),
-    "retried": _job_commands.retried(at=9.0, error="why"),
+    "retried": _job_commands.retried(at=9.0, error="why", answered=2),
+    "reranked": _job_commands.reranked(3),
+    "rescheduled": _job_commands.rescheduled(at=9.0, priority=3, error=None),
     "returned": _job_commands.returned(now=9.0),
     "redriven": redriven({"_id": "id", "settled_key": "k"}),
     "replaced": _job_commands.replaced({**NEW, "unique_key": "k"}),
@@ -106,6 +108,13 @@ def test_redriven_job_without_a_key_gets_none() -> None:
     assert "unique_key" not in redriven({"_id": "id"})["$set"]
 
 
+@pytest.mark.parametrize("name", ["redriven", "replaced", "rescheduled"])
+def test_job_that_begins_anew_owes_no_answer(name: str) -> None:
+    """Where its attempts are 0 none of them was left without an end."""
+    assert (UPDATES[name]["$set"]["attempts"], UPDATES[name]["$set"]["answered"]) == (0, 0)
+    assert (NEW["attempts"], NEW["answered"]) == (0, 0)
+
+
 def test_retried_job_keeps_its_attempts_and_its_last_error() -> None:
     update = _job_commands.retried(at=9.0, error=None)
     assert {"attempts", "last_error"}.isdisjoint(fields(update))
@@ -121,7 +130,7 @@ def test_replaced_job_keeps_its_place_and_its_key() -> None:
     """Only the payload and what an enqueue may say; all attempts are there again."""
     changed = _job_commands.replaced({**NEW, "unique_key": "k"})["$set"]
     said = {name: value for name, value in OPTIONS.items() if name != "partition"}
-    fresh = {"state": "pending", "token": None, "attempts": 0}
+    fresh = {"state": "pending", "token": None, "attempts": 0, "answered": 0}
     assert changed == {**said, "payload": {"n": 1}, **fresh}
 
 

@@ -2,12 +2,15 @@
 
 import logging
 from collections.abc import Mapping, MutableMapping
+from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Protocol
 
+import anyio
+
 from fairlane import checks
 from fairlane.checks import Seconds
-from fairlane.errors import FairlaneError
+from fairlane.errors import FairlaneError, JobLost
 from fairlane.jobs.model import Job
 
 __all__ = ("Hold", "JobContext", "LeaseSignal")
@@ -42,6 +45,37 @@ class LeaseSignal:
         await self._hold.until_lost()
 
 
+class Extensions:
+    """Extensions of one lease, one write at a time; those that wait for it become one write.
+
+    That is for the longest of them, so none can end a lease that another one has made longer.
+    """
+
+    def __init__(self, hold: Hold) -> None:
+        self._hold = hold
+        self._writing = anyio.Lock()
+        self._waiting = Pulse()
+
+    async def extend(self, seconds: float) -> None:
+        pulse = self._waiting
+        pulse.longest = max(pulse.longest, seconds)
+        async with self._writing:
+            if pulse.is_written:
+                return
+            if pulse is self._waiting:
+                self._waiting = Pulse()
+            await self._hold.extend(pulse.longest)
+            pulse.is_written = True
+
+
+@dataclass(slots=True)
+class Pulse:
+    """Extensions that were asked for while another one was being written."""
+
+    longest: float = 0.0
+    is_written: bool = False
+
+
 class JobContext:
     """The job at work, as its handler sees it.
 
@@ -63,6 +97,7 @@ class JobContext:
             {"job_id": job.id, "job_type": job.type, "attempt": job.attempts},
         )
         self._hold = hold
+        self._extensions = Extensions(hold)
         self._lease = lease
         self._is_over = False
 
@@ -79,16 +114,19 @@ class JobContext:
     async def extend(self, lease: Seconds | None = None) -> None:
         """Hold the job for at least `lease` seconds from now, by default as long as its type says.
 
-        From a handler in a thread: `anyio.from_thread.run(ctx.extend, 60)`.
+        From a handler in a thread: `anyio.from_thread.run(ctx.extend, 60)`. Of extensions that are
+        asked for while another one is being written the longest is written, for all of them.
 
         Raises:
-            JobLost: somebody else may have the job; nothing was changed.
+            JobLost: somebody else may have the job, or soon will; nothing was changed.
             FairlaneError: the handler has returned, and the job is settled.
         """
         seconds = self._lease if lease is None else checks.positive_seconds("lease", lease)
         if self._is_over:
             raise FairlaneError(f"job {self.job.id} has been settled: there is nothing to extend")
-        await self._hold.extend(seconds)
+        if self._hold.is_lost:
+            raise JobLost(self.job.id, self.job.type, self.job.epoch)
+        await self._extensions.extend(seconds)
 
     def release(self) -> None:
         """End the context: called by the worker when the job is settled."""

@@ -10,7 +10,7 @@ from fairlane.jobs._arguments import job_type, several
 from fairlane.jobs._drafts import NewJob, checked_priority
 from fairlane.jobs._params import checked_model, dumped, validated
 from fairlane.jobs._schedule import Misfire, Schedule, is_missed
-from fairlane.jobs.model import Enqueued, EnqueuedMany
+from fairlane.jobs.model import Enqueued, EnqueuedMany, Job
 from fairlane.retry import Backoff
 
 __all__ = ("Definition", "EnqueuingQueue", "EventJob", "RecurringJob", "checked_definition")
@@ -46,6 +46,7 @@ class Definition:
     on_error: Callable[..., Any] | None
     on_stale: Callable[..., Any] | None
     keep_history: float | None
+    stale_priority: int | None = None
     schedule: Schedule | None = None
     misfire: Misfire = "coalesce"
 
@@ -56,6 +57,10 @@ class Definition:
     def params(self, payload: Any) -> Any:
         """Return what the handler gets for a stored payload. Raises `PayloadError`."""
         return validated(self.model, payload)
+
+    def lowers(self, job: Job) -> bool:
+        """Tell whether a job whose worker died, or was too slow, is to have a lower priority."""
+        return self.stale_priority is not None and self.stale_priority < job.priority
 
     def misses(self, tick: float, now: float) -> bool:
         """Tell whether it is too late for the run of a tick; epoch seconds."""
@@ -85,6 +90,7 @@ def checked_definition(
         on_error=checks.optional_function("on_error", options["on_error"], "error", "ctx"),
         on_stale=checks.optional_function("on_stale", options["on_stale"], "ctx"),
         keep_history=_optional(checks.positive_seconds, "keep_history", options),
+        stale_priority=_optional(_checked_priority, "stale_priority", options),
         **schedule,
     )
 
@@ -92,6 +98,10 @@ def checked_definition(
 def _optional(check: Callable[[str, Any], Any], name: str, options: Mapping[str, Any]) -> Any:
     value = options.get(name)
     return None if value is None else check(name, value)
+
+
+def _checked_priority(name: str, value: Any) -> int:
+    return checked_priority(value, name)
 
 
 def _backoff(value: Any) -> Backoff | None:

@@ -101,9 +101,9 @@ def _nonempty(name: str, value: object) -> str:
     return str(value)
 
 
-def checked_priority(value: object) -> int:
+def checked_priority(value: object, name: str = "priority") -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not -(2**31) <= value < 2**31:
-        raise ConfigurationError(f"priority must be an int of 32 bits, not {value!r}")
+        raise ConfigurationError(f"{name} must be an int of 32 bits, not {value!r}")
     return value
 
 

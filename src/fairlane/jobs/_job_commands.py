@@ -25,6 +25,7 @@ __all__ = (
     "redefined",
     "redriven",
     "replaced",
+    "reranked",
     "rescheduled",
     "retried",
     "returned",
@@ -35,6 +36,11 @@ __all__ = (
 
 LIVE = ("pending", "processing")
 ENDLESS = 2**31 - 1
+FRESH: Mapping[str, int] = {"attempts": 0, "answered": 0}
+"""How often a job was started, and the last of these starts whose worker has said how it went.
+
+Where a claim finds more starts than it makes itself, a worker before it has died or was too slow.
+"""
 
 
 def among(types: Sequence[str]) -> Mapping[str, Sequence[str]]:
@@ -58,7 +64,7 @@ def created(
         "payload": payload,
         "state": "pending",
         "token": None,
-        "attempts": 0,
+        **FRESH,
         "epoch": Int64(0),
         "created_at": now,
         **options,
@@ -125,7 +131,7 @@ def redefined(
         changed |= {"priority": terms["base_priority"]}
         if scheduled_at is not None:
             times = {"scheduled_at": scheduled_at, "available_at": scheduled_at}
-            changed |= {**times, "attempts": 0}
+            changed |= {**times, **FRESH}
     return {"$set": changed, "$unset": {"done_at": "", "expires_at": ""}}
 
 
@@ -137,7 +143,7 @@ def rescheduled(*, at: float, priority: int, error: str | None) -> Document:
             "token": None,
             "scheduled_at": at,
             "available_at": at,
-            "attempts": 0,
+            **FRESH,
             "priority": priority,
             "last_error": error,
         }
@@ -157,13 +163,23 @@ def unstarted(end: Document) -> Document:
     return {**end, "$inc": {"attempts": -1}}
 
 
-def retried(*, at: float, error: str | None) -> Document:
-    """Let the job be started again, from `at` on; its attempts stay counted."""
+def retried(*, at: float, error: str | None, answered: int | None = None) -> Document:
+    """Let the job be started again, from `at` on; its attempts stay counted.
+
+    `answered` is the start that ends here; None if its worker does not know that it does.
+    """
     update = commands.freed(at=at)
     update["$set"]["state"] = "pending"
+    if answered is not None:
+        update["$set"]["answered"] = answered
     if error is not None:
         update["$set"]["last_error"] = error
     return update
+
+
+def reranked(priority: int) -> Document:
+    """Let a leased job have another priority from its next claim on."""
+    return {"$set": {"priority": priority}}
 
 
 def returned(*, now: float) -> Document:
@@ -217,7 +233,7 @@ def redriven(job: Document, *, now: float, partition: int) -> Document:
             "token": None,
             "available_at": now,
             "partition": partition,
-            "attempts": 0,
+            **FRESH,
             **key,
         },
         "$unset": {"done_at": "", "expires_at": "", "settled_key": ""},
@@ -239,5 +255,5 @@ def replaced(document: Mapping[str, Any]) -> Document:
     Whoever held it before, and comes late, must not end the new one: the token goes.
     """
     fields = ("payload", "priority", "available_at", "max_attempts")
-    fresh = {"state": "pending", "token": None, "attempts": 0}
+    fresh = {"state": "pending", "token": None, **FRESH}
     return {"$set": {name: document[name] for name in fields} | fresh}

@@ -187,7 +187,8 @@ class Listener:
     async def _retry(self, job: Job, error: Exception) -> bool:
         delay = self._pace.backoff.delay(job.attempts)
         if isinstance(error, Retry):
-            delay = delay if error.delay is None else error.delay
+            asked_for = error.seconds_from(self._settler.now())
+            delay = delay if asked_for is None else asked_for
         else:
             line = "job %s failed, attempt %d: %s"
             logger.warning(line, job.id, job.attempts, describe(error, 300), exc_info=error)

@@ -458,7 +458,8 @@ class AsyncJobQueue:
     ) -> list[Execution]:
         """Return the latest executions of the jobs whose type has `keep_history`, newest first.
 
-        A row is written when an execution has ended; one whose worker died has none.
+        A row is written when an execution starts, and again when it has ended. One whose worker
+        died is "running" until a pool claims its job again.
         """
         kind = None if type is None else _arguments.job_type("type", type)
         key = None if job_id is None else _arguments.key(job_id)

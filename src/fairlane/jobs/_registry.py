@@ -40,6 +40,9 @@ class Jobs:
             logged, and what would have happened anyway happens.
         on_stale: `on_stale(ctx)` hears that the lease was lost under the handler, or before it
             could be settled: the job may be running elsewhere. Its errors are logged.
+        stale_priority: what the priority of such a job is lowered to, and of one whose worker died,
+            so that other jobs come before its next start; None leaves it. A recurring job has its
+            own again after the run.
         keep_history: seconds for which a row about each execution is kept, with what the handler
             returned; see `AsyncJobQueue.history`. None for no rows.
 
@@ -75,6 +78,7 @@ class Jobs:
         retry: Backoff | None = None,
         on_error: Callable[..., Any] | None = None,
         on_stale: Callable[..., Any] | None = None,
+        stale_priority: int | None = None,
         keep_history: Seconds | None = None,
     ) -> Callable[[Callable[..., Any]], EventJob]:
         """Register `handler(ctx, params)` for jobs that are enqueued under this name.
@@ -101,6 +105,7 @@ class Jobs:
             "retry": retry,
             "on_error": on_error,
             "on_stale": on_stale,
+            "stale_priority": stale_priority,
             "keep_history": keep_history,
         }
 
@@ -127,6 +132,7 @@ class Jobs:
         retry: Backoff | None = None,
         on_error: Callable[..., Any] | None = None,
         on_stale: Callable[..., Any] | None = None,
+        stale_priority: int | None = None,
         keep_history: Seconds | None = None,
     ) -> Callable[[Callable[..., Any]], RecurringJob]:
         """Register `handler(ctx)` for a job that runs by a schedule, once for each tick.
@@ -169,6 +175,7 @@ class Jobs:
             "retry": retry,
             "on_error": on_error,
             "on_stale": on_stale,
+            "stale_priority": stale_priority,
             "keep_history": keep_history,
         }
         schedule = checked_schedule(every=every, cron=cron, timezone=timezone, next_run=next_run)

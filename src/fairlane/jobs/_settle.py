@@ -42,6 +42,10 @@ class Settler:
         self._store = store
         self._retention = retention
 
+    def now(self) -> float:
+        """Return the server's time in epoch seconds, without asking."""
+        return self._store.clock()
+
     async def ack(self, jobs: Jobs, result: Any = None) -> list[bool]:
         values = {} if result is None else dict(self._store.storable({"result": result}))
         return await self._end(jobs, "done", values)
@@ -59,7 +63,7 @@ class Settler:
             (is_held,) = await self.fail([job], error)
             return Outcome.FAILED if is_held else Outcome.LOST
         at = await self._store.now() + delay
-        update = _job_commands.retried(at=at, error=_cut(error))
+        update = _job_commands.retried(at=at, error=_cut(error), answered=job.attempts)
         (is_held,) = await finish(self._apply([_change(job, update)]))
         return Outcome.RETRY if is_held else Outcome.LOST
 
@@ -77,6 +81,11 @@ class Settler:
     async def extend_many(self, jobs: Jobs, lease: float) -> list[bool]:
         until = await self._store.now() + lease
         return await self._apply([_change(job, commands.extended(until=until)) for job in jobs])
+
+    async def rerank(self, job: Job, priority: int) -> bool:
+        """Race: as of a settlement: the token tells whose job it is."""
+        (is_held,) = await self._apply([_change(job, _job_commands.reranked(priority))])
+        return is_held
 
     async def end_unseen(self, match: Document, error: str) -> bool:
         """End a leased job of which only the token is known."""

@@ -139,9 +139,16 @@ def job_of(document: Document, *, is_claimed: bool = False) -> Job:
         done_at=_instant(document.get("done_at")),
         result=document.get("result"),
         kind=document.get("kind", "event"),
+        was_stale=is_claimed and _was_stale(document),
         scheduled_at=_instant(document.get("scheduled_at")),
         recurrence=recurrence_of(document),
     )
+
+
+def _was_stale(document: Document) -> bool:
+    """Tell whether a start before this one was left without an answer; not known of old ones."""
+    answered = document.get("answered")
+    return isinstance(answered, int) and answered < document["attempts"] - 1
 
 
 def recurrence_of(document: Document) -> Recurrence | None:

@@ -63,6 +63,8 @@ class Job:
         done_at: when it ended.
         result: what `ack` was given.
         kind: "event", or "recurring" for the record of a recurring job.
+        was_stale: whether a worker that started it before has died, or has lost its lease; known of
+            a claimed job.
         scheduled_at: of a recurring job the moment that its schedule names for this run.
         recurrence: of a recurring job, for the workers.
     """
@@ -85,6 +87,7 @@ class Job:
     done_at: datetime | None = None
     result: Any = field(default=None, repr=False)
     kind: Kind = "event"
+    was_stale: bool = False
     scheduled_at: datetime | None = None
     recurrence: Recurrence | None = field(default=None, repr=False)
 
@@ -98,9 +101,12 @@ class Execution:
         job_id, type: of the job.
         attempt: number of this start.
         worker_id: of the pool.
-        started_at, ended_at: server time.
+        started_at: server time.
+        ended_at: server time; None while it runs.
         outcome: "success", "retry", "failed", "discarded", "released" (given back when the pool was
-            stopped), "stale" (the lease was lost) or "unsettled" (nobody answered).
+            stopped), "stale" (the lease was lost) or "unsettled" (nobody answered). "running" until
+            it is known: if the worker has died, until a pool claims the job again, which makes it
+            "stale".
         error: what went wrong.
         result: what the handler returned, if BSON can hold it.
     """
@@ -111,15 +117,15 @@ class Execution:
     attempt: int
     worker_id: str
     started_at: datetime
-    ended_at: datetime
+    ended_at: datetime | None
     outcome: str
     error: str | None = None
     result: Any = field(default=None, repr=False)
 
     @property
-    def duration(self) -> float:
-        """Seconds."""
-        return (self.ended_at - self.started_at).total_seconds()
+    def duration(self) -> float | None:
+        """Seconds; None while it runs."""
+        return None if self.ended_at is None else (self.ended_at - self.started_at).total_seconds()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,7 +1,8 @@
 """The side of a job queue that a worker pool works on: for `fairlane.worker`, not for programs."""
 
+import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from pymongo.errors import PyMongoError
 
@@ -17,6 +18,8 @@ from fairlane.shield import finish
 
 __all__ = ("Demand", "WorkingSide")
 
+logger = logging.getLogger(__name__)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Demand:
@@ -26,12 +29,14 @@ class Demand:
         leases: the types, and how long each is to be leased, in seconds; not empty.
         caps: so many jobs of a type at most, one at least.
         is_filtered: whether types are left out of which the pool has enough.
+        lowers: of types whose stale jobs are to be of lower priority: that one.
     """
 
     worker_id: str
     leases: Mapping[str, float]
     caps: Mapping[str, int] = field(default_factory=dict)
     is_filtered: bool = False
+    lowers: Mapping[str, int] = field(default_factory=dict)
 
 
 class WorkingSide:
@@ -91,7 +96,7 @@ class WorkingSide:
         jobs = await self._claimer.claim_many(request, n)
         longer = [job for job in jobs if demand.leases[job.type] > shortest]
         lost = await self._prolong(longer, jobs, demand) if longer else set()
-        return [job for job in jobs if job.id not in lost]
+        return [await self._lowered(job, demand) for job in jobs if job.id not in lost]
 
     async def _prolong(
         self, longer: Sequence[Job], claimed: Sequence[Job], demand: Demand
@@ -107,6 +112,18 @@ class WorkingSide:
             await self._settler.release(claimed)
             raise
         return lost
+
+    async def _lowered(self, job: Job, demand: Demand) -> Job:
+        """Lower the priority of a job that was found stale, if its type says so."""
+        priority = demand.lowers.get(job.type, job.priority)
+        if not job.was_stale or priority >= job.priority:
+            return job
+        try:
+            await self._settler.rerank(job, priority)
+        except PyMongoError:
+            logger.warning("job %s keeps its priority %d", job.id, job.priority, exc_info=True)
+            return job
+        return replace(job, priority=priority)
 
     async def ack(self, job: Job) -> bool:
         (is_held,) = await self._settler.ack([job])
@@ -134,8 +151,19 @@ class WorkingSide:
     async def reschedule(self, job: Job, definition: Definition, error: str | None) -> bool:
         return await self._recurrer.reschedule(job, definition, error)
 
+    async def lower(self, job: Job, priority: int) -> bool:
+        """Lower the priority of a job whose lease has run out, unless somebody has claimed it."""
+        return await self._settler.rerank(job, priority)
+
+    async def begin(self, execution: Execution, job: Job, keep: float) -> None:
+        await self._history.begin(execution, job, keep)
+
     async def record(self, execution: Execution, keep: float) -> None:
         await self._history.record(execution, keep)
+
+    async def overtake(self, job: Job) -> None:
+        """Note that executions of this job ended when it was claimed anew."""
+        await self._history.overtake(job, self._store.clock())
 
     async def reconcile(self) -> int:
         return await self._upkeep.reconcile()

@@ -34,10 +34,10 @@ async def called(hook: Hook, *arguments: Any) -> Any:
     return await answer if inspect.isawaitable(answer) else answer
 
 
-async def told(what: str, hook: Hook, *arguments: Any) -> None:
-    """Tell an application of something; whoever cancels, it hears the end of it."""
+async def told(what: str, hook: Hook, *arguments: Any, is_shielded: bool = True) -> None:
+    """Tell an application of something; shielded, it hears the end of it, whoever cancels."""
     try:
-        with anyio.move_on_after(SECONDS, shield=True) as scope:
+        with anyio.move_on_after(SECONDS, shield=is_shielded) as scope:
             await contained(called(hook, *arguments))
         if scope.cancelled_caught:
             logger.error("%s took longer than %g s and was cancelled", what, SECONDS)

@@ -51,7 +51,13 @@ def refusal(job: Job, definition: Definition, *, now: float) -> JobOutcome | Non
 
 
 def after_error(
-    error: BaseException, answer: Answer | None, job: Job, definition: Definition, backoff: Backoff
+    error: BaseException,
+    answer: Answer | None,
+    job: Job,
+    definition: Definition,
+    *,
+    backoff: Backoff,
+    now: float,
 ) -> JobOutcome:
     """Answer an error of the handler: `answer` is what it was, or what `on_error` says to it."""
     reason = reason_of(error)
@@ -67,5 +73,5 @@ def after_error(
             reason=reason,
             is_exhausted=not is_rejected and not is_recurring,
         )
-    delay = delay_of(answer or error, job.attempts, definition.retry or backoff)
+    delay = delay_of(answer or error, job.attempts, definition.retry or backoff, now=now)
     return JobOutcome(verb="nack", label="retry", delay=delay, reason=reason)

@@ -10,13 +10,13 @@ from typing import Any, Protocol
 import anyio
 
 from fairlane.checks import is_async
-from fairlane.clock import instant
 from fairlane.errors import PayloadError, describe
-from fairlane.jobs import Definition, Execution, Job, JobContext
+from fairlane.jobs import Definition, Job, JobContext
 from fairlane.jobs.working import Demand
 from fairlane.retry import Fail
 from fairlane.worker._cancellation import contained
 from fairlane.worker._hooks import Guard, GuardRefused, Hook, called, guarded, told
+from fairlane.worker._job_history import ExecutionLog, HistorySide
 from fairlane.worker._job_outcome import (
     ANSWERS,
     Answer,
@@ -39,13 +39,12 @@ GUARD_SECONDS = 1.0
 """A job that its guard refused rests so long at least, or for `poll_interval`."""
 
 
-class JobSide(Protocol):
+class JobSide(HistorySide, Protocol):
     """What a pool needs of a job queue; see `fairlane.jobs.working.WorkingSide`."""
 
     lease: float
     subscribe: Callable[[Callable[[], object]], Callable[[], None]]
 
-    def now(self) -> float: ...
     async def open(self, definitions: Sequence[Definition]) -> None: ...
     async def claim(self, demand: Demand, n: int) -> list[Job]: ...
     async def ack(self, job: Job) -> bool: ...
@@ -54,7 +53,7 @@ class JobSide(Protocol):
     async def release(self, job: Job, delay: float = 0.0) -> bool: ...
     async def extend(self, job: Job, lease: float) -> Job: ...
     async def reschedule(self, job: Job, definition: Definition, error: str | None) -> bool: ...
-    async def record(self, execution: Execution, keep: float) -> None: ...
+    async def lower(self, job: Job, priority: int) -> bool: ...
     async def reconcile(self) -> object: ...
 
 
@@ -117,8 +116,14 @@ class JobSource:
     ) -> None:
         self._side = side
         self._definitions = {each.name: each for each in definitions}
+        self._lowers = {
+            each.name: each.stale_priority
+            for each in definitions
+            if each.stale_priority is not None
+        }
         self._settings = settings
         self._hooks = hooks
+        self._log = ExecutionLog(side, settings.worker_id)
         self._load = Load(definitions, worker_id=settings.worker_id, default_lease=side.lease)
         # Two claims that do not know of each other could together exceed a cap.
         self._claiming = anyio.Lock()
@@ -137,10 +142,13 @@ class JobSource:
         await self._open()
         async with self._claiming if self._load.is_capped else nullcontext():
             demand = self._load.demand()
-            jobs = [] if demand is None else await self._side.claim(demand, n)
+            jobs = [] if demand is None else await self._claim(demand, n)
             for job in jobs:
                 self._load.add(job.type)
         return [LeasedJob(job, self._load.lease_of(job.type)) for job in jobs]
+
+    async def _claim(self, demand: Demand, n: int) -> list[Job]:
+        return await self._side.claim(replace(demand, lowers=self._lowers), n)
 
     async def _open(self) -> None:
         """Before the first claim the stored definitions are brought up to date."""
@@ -159,19 +167,24 @@ class JobSource:
         context = JobContext(job, hold, lease=work.visibility)
         try:
             async with guarded(self._hooks.guard, job):
-                self._started[work.token] = Started(context, self._side.now())
+                await self._begin(work, context)
                 return succeeded(await _run(definition, context, hold))
         except GuardRefused as error:
             delay = max(self._settings.poll_interval, GUARD_SECONDS)
             logger.info("%s rests for %g s: its guard raised %s", work.name, delay, error)
             return JobOutcome(verb="release", delay=delay, reason=str(error))
 
+    async def _begin(self, work: LeasedJob, context: JobContext) -> None:
+        self._started[work.token] = started = Started(context, self._side.now())
+        await self._log.begin(work.job, self._of(work).keep_history, started_at=started.at)
+
     async def judge(self, work: LeasedJob, error: BaseException) -> Outcome:
         definition, started = self._of(work), self._started.get(work.token)
         answer = error if isinstance(error, ANSWERS) else None
         if answer is None and definition.on_error is not None and started is not None:
             answer = await _asked(definition.on_error, error, started.context)
-        return after_error(error, answer, work.job, definition, self._settings.backoff)
+        backoff, now = self._settings.backoff, self._side.now()
+        return after_error(error, answer, work.job, definition, backoff=backoff, now=now)
 
     def is_expected(self, work: LeasedJob, error: BaseException) -> bool:
         return isinstance(error, ANSWERS)
@@ -196,39 +209,32 @@ class JobSource:
         definition, started = self._of(work), self._started.pop(work.token, None)
         if started is not None:
             started.context.release()
-            if ending == "lease_lost" and definition.on_stale is not None:
-                await told("on_stale", definition.on_stale, started.context)
+            if ending == "lease_lost":
+                await self._tell_stale(definition, started.context)
         if ending == "dead_lettered":
             starts = work.attempt if started is not None else work.attempt - 1
             await self._tell_exhausted(work, outcome, starts)
-        if started is not None and definition.keep_history is not None:
-            row = self._row(work, started, outcome, ending)
-            await told("the history of jobs", self._side.record, row, definition.keep_history)
+        keep = definition.keep_history
+        if started is None:
+            await self._log.overtake(work.job, keep)
+        else:
+            await self._log.end(
+                work.job, keep, started_at=started.at, outcome=outcome, ending=ending
+            )
+
+    async def _tell_stale(self, definition: Definition, context: JobContext) -> None:
+        if definition.stale_priority is not None and definition.lowers(context.job):
+            # Nobody has it yet if it could only not be renewed; whoever has it lowers it, too.
+            priority = definition.stale_priority
+            await told("the stale priority", self._side.lower, context.job, priority)
+        if definition.on_stale is not None:
+            await told("on_stale", definition.on_stale, context)
 
     async def _tell_exhausted(self, work: LeasedJob, outcome: Outcome, starts: int) -> None:
         hook = self._hooks.on_exhausted
         if hook is not None and isinstance(outcome, JobOutcome) and outcome.is_exhausted:
             job = replace(work.job, state="failed", attempts=starts, last_error=outcome.reason)
             await told("on_exhausted", hook, job)
-
-    def _row(
-        self, work: LeasedJob, started: Started, outcome: Outcome, ending: EventKind
-    ) -> Execution:
-        told_of = outcome if isinstance(outcome, JobOutcome) else None
-        labels = {"lease_lost": "stale", "unsettled": "unsettled", "released": "released"}
-        label = "retry" if told_of is None else told_of.label
-        return Execution(
-            id=work.token,
-            job_id=work.job.id,
-            type=work.job.type,
-            attempt=work.attempt,
-            worker_id=self._settings.worker_id,
-            started_at=instant(started.at),
-            ended_at=instant(self._side.now()),
-            outcome=labels.get(ending, label),
-            error=outcome.reason,
-            result=None if told_of is None else told_of.result,
-        )
 
     def let_go(self, work: LeasedJob) -> None:
         self._load.remove(work.job.type)

@@ -61,13 +61,24 @@ def after_failure(
     return Outcome(verb="nack", delay=delay_of(error, attempt, backoff), reason=reason)
 
 
-def delay_of(error: BaseException, attempt: int, backoff: Backoff) -> float:
+def delay_of(
+    error: BaseException, attempt: int, backoff: Backoff, *, now: float | None = None
+) -> float:
+    """Return the seconds until the next attempt; `now` is None where no clock is known."""
     try:
-        asked_for = error.delay if isinstance(error, Retry) else None
+        asked_for = _asked_for(error, now) if isinstance(error, Retry) else None
         return checks.seconds("delay", backoff.delay(attempt) if asked_for is None else asked_for)
     except Exception:  # applications derive from both
         logger.exception("no delay from %r; the standard one is taken", backoff)
         return STANDARD.delay(attempt)
+
+
+def _asked_for(retry: Retry, now: float | None) -> float | None:
+    if now is not None:
+        return retry.seconds_from(now)
+    if retry.at is not None:
+        logger.error("Retry(at=...) is for jobs: this message waits for its back-off")
+    return retry.delay
 
 
 def reason_of(error: BaseException) -> str:
