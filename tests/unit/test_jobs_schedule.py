@@ -2,6 +2,7 @@
 
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
+from time import process_time
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -137,6 +138,76 @@ def test_ticks_rise_through_a_year_of_changes(expression: str, zone: str) -> Non
     while tick < datetime(2026, 12, 31, tzinfo=UTC).timestamp() and len(ticks) < 2_000:
         ticks.append(tick := cron.after(tick, tick))
     assert all(earlier < later for earlier, later in pairwise(ticks))
+
+
+ZONES = (
+    "America/New_York",
+    "Europe/Berlin",
+    "America/Santiago",
+    "Australia/Lord_Howe",  # by half an hour
+    "Asia/Kolkata",  # never
+)
+
+
+def changes(zone: str) -> list[float]:
+    """Return when the clocks of a zone are changed in 2026 and 2027; if never, some other hour."""
+    start, known = datetime(2026, 1, 1, tzinfo=UTC), ZoneInfo(zone)
+    hours = [start + timedelta(hours=number) for number in range(2 * 365 * 24)]
+    found = [
+        earlier.timestamp()
+        for earlier, later in pairwise(hours)
+        if earlier.astimezone(known).utcoffset() != later.astimezone(known).utcoffset()
+    ]
+    return found or [hours[len(hours) // 2].timestamp()]
+
+
+def ticks_around(expression: str, zone: str, change: float, days: int) -> list[float]:
+    cron, tick = Cron.checked(expression, zone), change - days * DAY
+    ticks = []
+    while tick < change + days * DAY:
+        ticks.append(tick := cron.after(tick, tick))
+    return ticks
+
+
+@pytest.mark.parametrize("zone", ZONES)
+@pytest.mark.parametrize("expression", ["30 2 * * *", "0 0 * * *"])
+def test_time_of_day_is_one_tick_a_day_over_every_change(expression: str, zone: str) -> None:
+    """Fault 59: a time that is missing comes once, and so does one that is doubled."""
+    assert len(changes(zone)) == (1 if zone == "Asia/Kolkata" else 4)
+    for change in changes(zone):
+        ticks = ticks_around(expression, zone, change, days=10)
+        days = [datetime.fromtimestamp(tick, ZoneInfo(zone)).date() for tick in ticks]
+        assert all(later - earlier == timedelta(1) for earlier, later in pairwise(days))
+
+
+@pytest.mark.parametrize("zone", ZONES)
+def test_interval_is_in_real_time_over_every_change(zone: str) -> None:
+    """Fault 59: no tick is left out or comes twice, since both are told by the hour that passes."""
+    for change in changes(zone):
+        ticks = ticks_around("*/15 * * * *", zone, change, days=2)
+        assert {later - earlier for earlier, later in pairwise(ticks)} == {900.0}
+
+
+@pytest.mark.parametrize("zone", ZONES)
+@pytest.mark.parametrize("expression", ["30 2 * * *", "*/15 * * * *", "0 0 * * *"])
+def test_tick_is_the_same_whether_or_not_a_change_is_looked_for(expression: str, zone: str) -> None:
+    cron = Cron.checked(expression, zone)
+    for change in changes(zone):
+        for number in range(-16, 17):
+            start = datetime.fromtimestamp(change + number * 1_500, UTC)
+            wall = start.astimezone(cron.zone).replace(tzinfo=None)
+            moment = start.timestamp()
+            assert cron.after(moment, moment) == cron._after_change(start, wall)
+
+
+def test_tick_is_found_in_less_than_a_millisecond() -> None:
+    """Fault 59, for 10,000 of them."""
+    cron, tick = Cron.checked("30 2 * * *", "Europe/Berlin"), changes("Europe/Berlin")[0]
+    began_at = process_time()
+    for _ in range(10_000):
+        tick = cron.after(tick, tick)
+    assert process_time() - began_at < 10.0
+    assert datetime.fromtimestamp(tick, UTC).year == 2053
 
 
 def test_cron_of_santiago_is_that_of_its_winter() -> None:

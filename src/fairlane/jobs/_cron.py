@@ -63,6 +63,20 @@ class Cron:
     def after(self, moment: float, since: float) -> float:
         start = instant(moment)
         wall = start.astimezone(self.zone).replace(tzinfo=None)
+        time = next(self._wall_times(wall))
+        tick = time.replace(tzinfo=self.zone).astimezone(UTC)
+        if self._is_steady(start) and self._is_steady(tick):  # nearly always, and so much quicker
+            return tick.timestamp()
+        return self._after_change(start, wall)
+
+    def _is_steady(self, moment: datetime) -> bool:
+        """Tell whether the clock of the zone is changed neither shortly before nor after."""
+        around = (moment - MARGIN, moment + MARGIN)
+        before, after = (each.astimezone(self.zone).utcoffset() for each in around)
+        return before == after
+
+    def _after_change(self, start: datetime, wall: datetime) -> float:
+        """Return the first tick, whichever wall clock time it belongs to."""
         best: datetime | None = None
         for time in self._wall_times(wall - MARGIN):
             if best is not None and time > _wall(best, self.zone) + MARGIN:
