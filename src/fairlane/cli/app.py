@@ -6,7 +6,12 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from fairlane import __version__
+from fairlane.cli.dead.command import dead_list, dead_redrive, dead_show
 from fairlane.cli.demo.command import demo
+from fairlane.cli.doctor.command import doctor
+from fairlane.cli.publish import publish
+from fairlane.cli.repair import repair
+from fairlane.cli.stats.command import stats
 
 __all__ = ("app",)
 
@@ -55,4 +60,19 @@ def _fairlane(
     """FIFO message groups on the MongoDB you already run."""
 
 
+dead: typer.Typer = typer.Typer(
+    cls=_Group,
+    help="List, show and redrive what is not tried any more: dead letters, failed jobs.",
+    no_args_is_help=True,
+    rich_markup_mode="markdown",
+)
+dead.command("list", cls=_Command)(dead_list)
+dead.command("show", cls=_Command)(dead_show)
+dead.command("redrive", cls=_Command)(dead_redrive)
+
 app.command(cls=_Command)(demo)
+app.command(cls=_Command)(publish)
+app.command(cls=_Command)(stats)
+app.add_typer(dead, name="dead")
+app.command(cls=_Command)(repair)
+app.command(cls=_Command)(doctor)

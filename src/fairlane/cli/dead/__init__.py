@@ -1,0 +1,1 @@
+"""`fairlane dead`: messages and jobs that are not tried any more."""

@@ -1,0 +1,1 @@
+"""`fairlane doctor`: is everything there that the guarantees rest on?"""

@@ -1,0 +1,1 @@
+"""`fairlane stats`: what a deployment holds, once or again and again."""
