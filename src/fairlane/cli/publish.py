@@ -14,7 +14,7 @@ from fairlane.cli.target import URL, Db, Prefix, Target, Timeout, Url, opened
 from fairlane.cli.text import event_of, json_line
 from fairlane.errors import ConfigurationError
 
-__all__ = ("publish",)
+__all__ = ("Item", "publish")
 
 CHUNK = 500
 STANDARD_INPUT = "-"

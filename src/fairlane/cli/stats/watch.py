@@ -17,7 +17,7 @@ from fairlane.cli.stats.sample import Pace, Sample, document, pace
 from fairlane.cli.stats.table import tables
 from fairlane.cli.text import json_line, plain
 
-__all__ = ("Display", "JsonLines", "LiveTable", "Pages", "watch")
+__all__ = ("Display", "JsonLines", "LiveTable", "Look", "Pages", "watch")
 
 
 LONG = 3.0
