@@ -130,7 +130,7 @@ async def test_unique_job_that_was_enqueued_twice_runs_once(
 async def test_failures_use_up_the_attempts_and_the_last_one_ends_the_job(
     queue: AsyncJobQueue, jobs: Jobs, record: Record
 ) -> None:
-    """A12.53, A12.54, A12.55: three executions, told once, never executed again."""
+    """A12.29, A12.53, A12.54, A12.55: three executions, told once, never executed again."""
     runs, told = Counter[str](), list[Job]()
 
     @jobs.event("work", max_attempts=3)

@@ -314,12 +314,23 @@ async def test_run_of_a_removed_job_ends_as_a_lost_lease(
     assert await queue.total() == 0
 
 
-async def test_broken_next_run_is_tried_again_after_a_minute(
-    queue: AsyncJobQueue, caplog: pytest.LogCaptureFixture
-) -> None:
-    def next_run(after: datetime) -> datetime:
-        raise ValueError("a bug")
+def raising(after: datetime) -> datetime:
+    raise ValueError("a bug")
 
+
+def naive(after: datetime) -> datetime:
+    return after.replace(tzinfo=None)
+
+
+@pytest.mark.parametrize(
+    ("next_run", "reason"),
+    [(raising, "next_run raised ValueError('a bug')"), (naive, "another moment on every machine")],
+)
+async def test_broken_next_run_is_tried_again_after_a_minute(
+    queue: AsyncJobQueue, caplog: pytest.LogCaptureFixture, next_run: Any, reason: str
+) -> None:
     found = await opened(queue, Runs(next_run=next_run))
     assert found["available_at"] == START + 60
-    assert any("its schedule is broken" in entry.message for entry in caplog.records)
+    (line,) = [each.message for each in caplog.records if "schedule is broken" in each.message]
+    assert "'clean' runs again in 60 s" in line
+    assert reason in line

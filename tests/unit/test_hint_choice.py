@@ -78,11 +78,13 @@ def test_equal_candidates_have_no_winner(costs: Cost, number: int) -> None:
 @given(choice=CHOICES)
 @pytest.mark.parametrize("samples", [[], won_by(None)], ids=["failure", "tie"])
 def test_choice_is_the_same_after_a_failure_or_a_tie(samples: list[Sample], choice: Choice) -> None:
+    """A12.11 and A12.12."""
     assert choice.after(samples).index == choice.index
 
 
 @given(index=INDEXES, samples=SAMPLES_OF_THREE)
 def test_first_winner_is_taken_at_once(index: Index, samples: list[Sample]) -> None:
+    """A12.10."""
     assert Choice(index=index).after(samples).index == (winner_of(samples) or index)
 
 
@@ -94,6 +96,7 @@ def test_round_without_a_winner_is_not_the_first(nothing: list[Sample]) -> None:
 
 @given(winners=st.lists(st.none() | INDEXES, max_size=12))
 def test_later_switch_needs_two_wins_in_a_row(winners: list[Index | None]) -> None:
+    """A12.10."""
     choice = after(Choice(index=A), A)
     for number, winner in enumerate(winners):
         before, choice = choice.index, choice.after(won_by(winner))
@@ -108,6 +111,7 @@ def test_row_of_wins_is_ended(between: Index | None) -> None:
 
 
 def test_failed_round_ends_the_row() -> None:
+    """A12.11."""
     assert after(after(Choice(index=A), A, B).after([]), B).index == A
 
 

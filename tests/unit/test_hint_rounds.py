@@ -91,6 +91,7 @@ async def test_sample_asks_for_all_candidates_in_one_partition(bench: Bench) -> 
 
 
 async def test_order_alternates_from_sample_to_sample_over_all_rounds(bench: Bench) -> None:
+    """A12.10."""
     for _ in range(3):
         await bench.round()
     first = [sample[0][0] for sample in bench.samples()]
@@ -116,6 +117,7 @@ async def test_failed_round_is_not_repeated_before_the_period_is_over(bench: Ben
 
 
 async def test_rounds_never_overlap(bench: Bench) -> None:
+    """A12.14."""
     bench.gate = asyncio.Event()
     first = asyncio.create_task(bench.round())
     await asyncio.sleep(0)
@@ -136,6 +138,7 @@ async def test_choice_is_there_while_a_round_hangs(bench: Bench) -> None:
 
 
 async def test_cancelled_round_is_dropped_and_the_next_one_runs(bench: Bench) -> None:
+    """A12.15: what a stop does with one that takes longer than a second."""
     bench.gate = asyncio.Event()
     task = asyncio.create_task(bench.round())
     await asyncio.sleep(0)
@@ -148,6 +151,7 @@ async def test_cancelled_round_is_dropped_and_the_next_one_runs(bench: Bench) ->
 
 
 async def test_failing_probe_changes_nothing_and_ends_the_round(bench: Bench) -> None:
+    """A12.11."""
     await bench.round()
     bench.failing = MISSING
     bench.asked.clear()

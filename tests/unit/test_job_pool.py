@@ -40,6 +40,7 @@ async def handle(ctx: JobContext, params: Any) -> None:
 
 @in_virtual_time
 async def test_return_ends_the_job_as_done() -> None:
+    """A12.28."""
     scene = Scene()
     assert await scene.outcome() == ["acked"]
     assert scene.side.job("work-0").state == "done"
@@ -260,7 +261,7 @@ async def test_nothing_is_asked_while_every_type_is_at_its_cap() -> None:
 
 @in_virtual_time
 async def test_each_type_is_leased_for_as_long_as_it_says() -> None:
-    """A12.73 and A12.74."""
+    """A12.73 to A12.75: by default as the queue says."""
     scene = Scene()
     scene.jobs.event("long", lease=300)(handle)
     scene.jobs.event("usual")(handle)
@@ -556,6 +557,8 @@ async def test_context_is_over_when_the_job_is_settled() -> None:
 
 
 def test_lines_of_a_job_tell_which_it_is(caplog: pytest.LogCaptureFixture) -> None:
+    """A12.91, in what is logged; the context is an argument."""
+
     @in_virtual_time
     async def scenario() -> None:
         scene = Scene()
@@ -629,7 +632,7 @@ async def test_recurring_job_is_rescheduled_after_its_run() -> None:
 
 @in_virtual_time
 async def test_recurring_job_is_retried_and_goes_on_with_its_next_run_in_the_end() -> None:
-    """A12.30 and A12.56: it never fails for good, and nobody is told that it is exhausted."""
+    """A12.30, A12.56 and A12.82: it never fails for good, and nobody hears of exhaustion."""
     scene, told = Scene(), list[Job]()
 
     @scene.jobs.recurring("clean", every="1h", max_attempts=2)

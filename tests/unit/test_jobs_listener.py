@@ -11,6 +11,7 @@ import pytest
 from pymongo.errors import AutoReconnect
 
 from fairlane import Job, Outcome
+from fairlane.clock import instant
 from fairlane.jobs._claim import Request
 from fairlane.jobs._listen import Handler, Listener, Pace
 from fairlane.retry import Backoff, Discard, Fail, Reject, Retry
@@ -354,3 +355,16 @@ async def test_answers_of_handlers_are_those_that_pools_know(
     await listen(queue, handle, 5)
     told = {name: queue.told(name) for name in ("ack", "nack", "fail")}
     assert {name for name, calls in told.items() if calls} == {verb}
+
+
+@in_virtual_time
+async def test_listener_retries_at_the_moment_that_a_job_names() -> None:
+    queue = Queue(["a"])
+
+    async def handle(job: Job) -> None:
+        await anyio.sleep(5)
+        raise Retry(at=instant(60.0))
+
+    await listen(queue, handle, 100)
+    ((key, delay, _),) = queue.told("nack")
+    assert (key, delay) == ("a", 55.0)

@@ -105,6 +105,33 @@ async def test_exhausted_job_is_passed_over(queue: AsyncJobQueue, clock: ManualC
     assert await queue.failed() == 1
 
 
+async def test_document_without_a_state_is_claimed(queue: AsyncJobQueue) -> None:
+    """A12.63: the state is for people, and for what has ended."""
+    await queue.enqueue(1, "t")
+    await queue._store.jobs.update_one({}, {"$unset": {"state": ""}})
+    assert (await claimed(queue, "t")).state == "processing"
+
+
+async def test_index_is_measured_for_the_types_that_are_claimed_and_not_without_any(
+    queue: AsyncJobQueue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A12.13, and A12.10: for all of them."""
+    measured: list[Any] = []
+    store = queue._store
+
+    async def measure(partitions: int) -> bool:
+        measured.append(store._asked_for(0)["type"]["$in"])
+        return False
+
+    monkeypatch.setattr(store._hints, "measure", measure)
+    await queue.claim()
+    await queue.reconcile()
+    assert measured == []
+    await queue.claim("a", "b")
+    await queue.reconcile()
+    assert measured == [["a", "b"]]
+
+
 async def test_nothing_is_kept_that_is_not_to_be(clock: ManualClock) -> None:
     client: Any = AsyncMongoMockClient()
     queue = AsyncJobQueue(client, clock=clock, keep_done=0, keep_failed=0)

@@ -296,6 +296,13 @@ def test_next_run_that_names_no_later_moment_is_told(function: Any) -> None:
         NextRun(function).after(1_000.0, 0.0)
 
 
+def test_naive_next_run_is_told_with_the_reason() -> None:
+    """It is noticed when it is asked: what the function returns cannot be known before."""
+    schedule = NextRun(lambda after: after.replace(tzinfo=None) + timedelta(1))
+    with pytest.raises(ScheduleError, match=r"tzinfo.*another moment on every machine"):
+        schedule.after(1_000.0, 0.0)
+
+
 def test_stored_schedule_wins_over_that_of_an_older_program() -> None:
     own = Every(10.0)
     cron = Cron.checked("0 3 * * *", "Europe/Berlin")

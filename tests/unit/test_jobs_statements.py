@@ -13,6 +13,9 @@ PAGE = TESTS / "contract" / "JOB_STATEMENTS.md"
 
 Cases = dict[str, set[str]]
 
+MENTION = r"(B6|A12)\.(\d+)(?: to (?:B6|A12)\.(\d+))?"
+STATED = {"B6": 37, "A12": 104}
+
 
 def on_the_page() -> Cases:
     """Return the tests that the page gives for each behaviour."""
@@ -24,9 +27,11 @@ def on_the_page() -> Cases:
 
 def docstrings() -> Iterator[tuple[str, str]]:
     for room in ("contract", "unit"):
-        for path in sorted((TESTS / room).glob("test_jobs_*.py")):
-            prefix = "" if room == "contract" else f"{room}/"
-            for node in ast.walk(ast.parse(path.read_text())):
+        for path in sorted((TESTS / room).glob("test_*.py")):
+            prefix, text = "" if room == "contract" else f"{room}/", path.read_text()
+            if not re.search(MENTION, text):
+                continue
+            for node in ast.walk(ast.parse(text)):
                 if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                     yield f"{prefix}{path.name}::{node.name}", ast.get_docstring(node) or ""
 
@@ -34,7 +39,7 @@ def docstrings() -> Iterator[tuple[str, str]]:
 def named(docstring: str) -> set[str]:
     """Return the behaviours in "B6.3, A12.5 to A12.7"."""
     names = set()
-    for kind, first, last in re.findall(r"(B6|A12)\.(\d+)(?: to (?:B6|A12)\.(\d+))?", docstring):
+    for kind, first, last in re.findall(MENTION, docstring):
         names |= {f"{kind}.{number}" for number in range(int(first), int(last or first) + 1)}
     return names
 
@@ -52,8 +57,15 @@ def test_mentions_are_understood() -> None:
     assert named("B6.3: and A12.5 to A12.7.") == {"B6.3", "A12.5", "A12.6", "A12.7"}
 
 
-def test_page_has_all_behaviours_of_the_simple_queue() -> None:
-    assert {f"B6.{number}" for number in range(1, 38)} <= on_the_page().keys()
+@pytest.mark.parametrize("kind", STATED)
+def test_page_has_all_behaviours_in_order_and_no_others(kind: str) -> None:
+    there = [name for name in on_the_page() if name.startswith(f"{kind}.")]
+    assert there == [f"{kind}.{number}" for number in range(1, STATED[kind] + 1)]
+
+
+def test_page_states_each_behaviour_once() -> None:
+    lines = re.findall(r"^- ((?:B6|A12)\.\d+) ", PAGE.read_text(), re.MULTILINE)
+    assert len(lines) == len(set(lines)) == sum(STATED.values())
 
 
 @pytest.mark.parametrize("name", on_the_page())
@@ -64,7 +76,7 @@ def test_behaviour_is_named_by_the_tests_that_the_page_gives(name: str) -> None:
 
 
 def test_modules_on_the_page_exist() -> None:
-    modules = re.findall(r"`((?:unit/)?test_jobs_\w+\.py)", PAGE.read_text())
+    modules = re.findall(r"`((?:unit/)?test_\w+\.py)", PAGE.read_text())
     missing = [
         name
         for name in modules

@@ -103,6 +103,7 @@ def test_counting_misses_rests_too_early_as_often_as_was_measured() -> None:
 
 @pytest.mark.parametrize("partitions", [1, 2, 5, 32])
 def test_sweep_that_finds_nothing_looks_once_into_each_partition(partitions: int) -> None:
+    """A12.5."""
     sweep = Sweep(partitions, rng=random.Random(7))
     sweep.next()  # somewhere in a round
     sweep.hit()

@@ -87,8 +87,13 @@ class NextRun:
             answer = self.function(instant(moment))
         except Exception as error:
             raise ScheduleError(f"next_run raised {error!r}") from error
-        if not isinstance(answer, datetime) or answer.utcoffset() is None:
+        if not isinstance(answer, datetime):
             raise ScheduleError(f"next_run must return a datetime with a tzinfo, not {answer!r}")
+        if answer.utcoffset() is None:
+            raise ScheduleError(
+                f"next_run must return a datetime with a tzinfo: {answer!r} is another moment on "
+                "every machine"
+            )
         tick = answer.timestamp()
         if tick <= moment:
             raise ScheduleError(f"next_run returned {answer}, which is not after {instant(moment)}")
