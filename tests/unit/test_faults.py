@@ -1,4 +1,4 @@
-"""Every fault that the transport and the pool owe tests for has some, and they exist."""
+"""Every fault that transport, queue and pool owe tests for has some, and they exist."""
 
 import ast
 import re
@@ -6,7 +6,10 @@ from pathlib import Path
 
 TESTS = Path(__file__).parents[1]
 TABLE = TESTS / "FAULTS.md"
-OWED = [1, 2, 3, 4, 6, 7, 8, 10, 11, 14, 16, 17, 27, 35, 38, 41, 42, 45, 53]
+OWED = [
+    *(1, 2, 3, 4, 6, 7, 8, 10, 11, 13, 14, 16, 17, 24, 27, 29, 33, 34, 35, 36, 37, 38),
+    *(41, 42, 45, 53, 59, 61),
+]
 
 
 def rows() -> dict[int, set[tuple[str, str]]]:
