@@ -125,4 +125,7 @@ def _explained(error: PyMongoError) -> str:
 def forget_output() -> None:
     """Let all further output, and what the interpreter flushes at its end, go nowhere."""
     with suppress(OSError, ValueError):
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        output = sys.stdout.fileno()
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, output)
+        os.close(nowhere)

@@ -23,7 +23,7 @@ from fairlane.driver import UNAUTHORIZED
 from fairlane.errors import FairlaneError
 from fairlane.lease.strategy import Strategy
 
-__all__ = ("examine", "failure")
+__all__ = ("Note", "examine", "failure")
 
 EXPECTED = (FairlaneError, PyMongoError)
 Note = Callable[[Finding], None]

@@ -60,7 +60,7 @@ def _priorities(ready: Mapping[int, int]) -> Iterator[Text]:
 def _of_jobs(stats: JobStats) -> Table:
     table = _table("jobs", *JOBS)
     for name, each in stats.by_type.items():
-        table.add_row(preview(name, NARROW), *_counts(each))
+        table.add_row(Text(preview(name, NARROW)), *_counts(each))
     table.add_section()
     table.add_row("all", *_counts(stats))
     return table
