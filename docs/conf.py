@@ -17,6 +17,7 @@ exclude_patterns = ["_build", "examples"]
 myst_enable_extensions = ["colon_fence", "deflist"]
 myst_heading_anchors = 3
 
+autodoc_mock_imports = ["aiohttp", "starlette"]  # the helpers for them are shown, not used
 autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
 autodoc_typehints_format = "short"

@@ -1,34 +1,32 @@
-from collections.abc import AsyncIterator
 from typing import Any
 
 from aiohttp import web
 
 from fairlane import AsyncMongoTransport, Lease, WorkerPool
-
-TRANSPORT: web.AppKey[AsyncMongoTransport[Any]] = web.AppKey("transport", AsyncMongoTransport)
+from fairlane.integrations.aiohttp import CleanupContext
 
 
 async def handle(lease: Lease[Any]) -> None:
     print("handled", lease.group_id, lease.event, flush=True)
 
 
-async def fairlane(app: web.Application) -> AsyncIterator[None]:
-    async with AsyncMongoTransport.from_url("mongodb://localhost:27017", "app") as transport:
-        app[TRANSPORT] = transport
-        async with WorkerPool(transport, handle, concurrency=10):
-            yield  # leaving the block drains the pool, then closes the client
+messages = CleanupContext(
+    lambda: AsyncMongoTransport.from_url("mongodb://localhost:27017", "app"),
+    pool=lambda transport: WorkerPool(transport, handle, concurrency=10),
+)
 
 
 async def publish(request: web.Request) -> web.Response:
     group = f"order-{request.match_info['order_id']}"
-    seq = await request.app[TRANSPORT].publish(group, await request.json())
+    seq = await messages.source(request).publish(group, await request.json())
     return web.json_response({"seq": seq})
 
 
 def create_app() -> web.Application:
     app = web.Application()
-    app.cleanup_ctx.append(fairlane)
+    app.cleanup_ctx.append(messages)
     app.router.add_post("/orders/{order_id}/events", publish)
+    app.router.add_get("/ready", messages.readiness)
     return app
 
 

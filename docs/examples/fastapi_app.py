@@ -1,38 +1,29 @@
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from typing import Any
+from typing import Annotated, Any
 
 import uvicorn
-from fastapi import FastAPI, Request
+from fastapi import Depends, FastAPI
 
 from fairlane import AsyncMongoTransport, Lease, WorkerPool
+from fairlane.integrations.fastapi import Lifespan
 
 
 async def handle(lease: Lease[Any]) -> None:
     print("handled", lease.group_id, lease.event, flush=True)
 
 
-@asynccontextmanager
-async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-    async with AsyncMongoTransport.from_url("mongodb://localhost:27017", "app") as transport:
-        app.state.transport = transport
-        async with WorkerPool(transport, handle, concurrency=10) as pool:
-            app.state.pool = pool
-            yield  # leaving the block drains the pool, then closes the client
+messages = Lifespan(
+    lambda: AsyncMongoTransport.from_url("mongodb://localhost:27017", "app"),
+    pool=lambda transport: WorkerPool(transport, handle, concurrency=10),
+)
+Transport = Annotated[AsyncMongoTransport[Any], Depends(messages.source)]
 
-
-app = FastAPI(lifespan=lifespan)
+app = FastAPI(lifespan=messages)
+app.add_api_route("/ready", messages.readiness)
 
 
 @app.post("/orders/{order_id}/events")
-async def publish(order_id: str, event: dict[str, Any], request: Request) -> dict[str, int]:
-    seq = await request.app.state.transport.publish(f"order-{order_id}", event)
-    return {"seq": seq}
-
-
-@app.get("/health")
-async def health(request: Request) -> dict[str, str]:
-    return {"pool": str(request.app.state.pool.health.state)}
+async def publish(order_id: str, event: dict[str, Any], transport: Transport) -> dict[str, int]:
+    return {"seq": await transport.publish(f"order-{order_id}", event)}
 
 
 if __name__ == "__main__":

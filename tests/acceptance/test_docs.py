@@ -40,6 +40,16 @@ class Run:
     by_pytest: bool = False
 
 
+@dataclass(frozen=True)
+class Visit:
+    """What is posted to a web application, what it answers, and what it prints when it is done."""
+
+    path: str
+    event: object
+    answer: object
+    prints: str
+
+
 RUNS = {
     "quickstart.py": Run(prints=("order-42 {'kind': 'paid'}",)),
     "blocking.py": Run(prints=("order-42 {'kind': 'paid'}",)),
@@ -96,7 +106,22 @@ RUNS = {
     "testing_your_code.py": Run(prints=("1 passed",), by_pytest=True),
     "manual_clock.py": Run(prints=("1 passed",), by_pytest=True),
 }
-WEB_APPS = {"fastapi_app.py", "aiohttp_app.py"}
+ORDER = Visit(
+    path="/orders/42/events",
+    event={"kind": "paid"},
+    answer={"seq": 1},
+    prints="handled order-42 {'kind': 'paid'}\n",
+)
+WEB_APPS = {
+    "fastapi_app.py": ORDER,
+    "aiohttp_app.py": ORDER,
+    "fastapi_jobs.py": Visit(
+        path="/users/ann", event=None, answer={"new": True}, prints="welcomed ann\n"
+    ),
+    "web_lifespans.py": Visit(
+        path="/orders/42", event=None, answer={"seq": 1}, prints="open: AsyncJobQueue\n"
+    ),
+}
 
 Prepare = Callable[[str], Path]
 Claim = Callable[..., Awaitable[Lease[Any]]]
@@ -122,7 +147,7 @@ def environment(fairlane_url: str) -> dict[str, str]:
 
 
 def test_every_example_is_run() -> None:
-    assert {path.name for path in EXAMPLES.glob("*.py")} == RUNS.keys() | WEB_APPS
+    assert {path.name for path in EXAMPLES.glob("*.py")} == RUNS.keys() | WEB_APPS.keys()
 
 
 def test_every_example_stands_on_a_page() -> None:
@@ -207,14 +232,13 @@ def test_example_runs_and_prints_what_the_page_says(
 def test_web_application_handles_what_is_posted_and_stops_on_sigterm(
     name: str, prepare: Prepare, environment: dict[str, str]
 ) -> None:
-    port = _free_port()
+    port, visit = _free_port(), WEB_APPS[name]
     script = prepare(name)
     script.write_text(script.read_text().replace("8080", str(port)))
     with _started([sys.executable, str(script)], environment) as process:
-        answer = _post(process, f"http://127.0.0.1:{port}/orders/42/events", {"kind": "paid"})
-        assert answer == {"seq": 1}
-        handled = "handled order-42 {'kind': 'paid'}\n"
-        assert handled in _until(process, handled)
+        answer = _post(process, f"http://127.0.0.1:{port}{visit.path}", visit.event)
+        assert answer == visit.answer
+        assert visit.prints in _until(process, visit.prints)
         process.send_signal(signal.SIGTERM)
         process.communicate(timeout=SECONDS)
     assert process.returncode in {0, -signal.SIGTERM}  # uvicorn raises the signal again at its end

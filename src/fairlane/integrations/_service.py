@@ -38,12 +38,12 @@ class ServiceHealth:
 
     @property
     def is_ready(self) -> bool:
-        """Whether requests should come here: only in state `ok`."""
+        """Whether requests should come here, which is so in state `ok` only."""
         return self.state == "ok"
 
     @property
     def status(self) -> int:
-        """The HTTP status of a readiness route: 200 or 503."""
+        """The HTTP status of a readiness route, 200 or 503."""
         return 200 if self.is_ready else 503
 
     def document(self) -> dict[str, str | int | float | None]:
@@ -72,10 +72,12 @@ class Service(Generic[S]):
 
     @property
     def is_open(self) -> bool:
+        """Whether the application still serves."""
         return self._is_open
 
     @property
     def pool(self) -> WorkerPool[Any] | None:
+        """The pool at work in the background, if there is one."""
         return None if self._background is None else self._background.pool
 
     @property
@@ -88,6 +90,7 @@ class Service(Generic[S]):
         return ServiceHealth(state="failed" if error else pool.state, pool=pool, error=error)
 
     def close(self) -> None:
+        """Note that the application has ended; done at its shutdown."""
         self._is_open = False
 
 

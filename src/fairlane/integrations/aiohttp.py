@@ -44,7 +44,7 @@ class CleanupContext(Serving[S]):
             app[self._key] = service
             yield
 
-    def service(self, at: web.Request | web.Application) -> Service[S]:
+    def service(self, at: "web.Request | web.Application") -> Service[S]:
         """Return what the application has open: of a request, also in a subapplication, or its own.
 
         Raises:

@@ -61,7 +61,7 @@ class Lifespan(Serving[S]):
             setattr(app.state, self._key, service)
             yield
 
-    def service(self, at: HTTPConnection | Starlette) -> Service[S]:
+    def service(self, at: "HTTPConnection | Starlette") -> Service[S]:
         """Return what the application has open: of a request, a websocket, or the application.
 
         Raises:
@@ -82,7 +82,7 @@ class Lifespan(Serving[S]):
         return self.service(connection).source
 
     async def readiness(self, request: Request) -> JSONResponse:
-        """Answer 200 while the service is `ok`, else 503: `app.add_route("/ready", ...)`."""
+        """Answer 200 while the service is `ok`, else 503: `app.add_api_route("/ready", ...)`."""
         health = self.service(request).health
         return JSONResponse(health.document(), health.status)
 

@@ -1,0 +1,193 @@
+"""An application under the command `uvicorn`: signals, reloads, and workers in other processes."""
+
+import asyncio
+import contextlib
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from concurrent import futures
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pymongo import MongoClient
+
+from fairlane import AsyncMongoTransport, Lease, MongoTransport, WorkerPool
+
+SECONDS = 30
+
+APPLICATION = """
+import asyncio, os
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse
+from starlette.routing import Route
+from fairlane import AsyncMongoTransport, WorkerPool
+from fairlane.integrations.fastapi import Lifespan
+
+VERSION = "version 1"
+
+
+async def handle(lease):
+    print("began", flush=True)
+    while messages.service(app).health.state != "draining":
+        await asyncio.sleep(0.01)
+    print("finished", flush=True)
+
+
+def make_pool(transport):
+    return WorkerPool(transport, handle)
+
+
+async def publish(request: Request) -> PlainTextResponse:
+    await messages.service(request).source.publish("g", "event")
+    return PlainTextResponse(VERSION)
+
+
+messages = Lifespan(
+    lambda: AsyncMongoTransport.from_url(os.environ["URL"], os.environ["DATABASE"]),
+    pool=make_pool if os.environ["WITH_POOL"] else None,
+)
+app = Starlette(lifespan=messages, routes=[Route("/", publish, methods=["POST"])])
+"""
+
+
+class Uvicorn:
+    """The command in a process of its own, read line by line."""
+
+    def __init__(self, folder: Path, environment: dict[str, str], *options: str) -> None:
+        self.process = subprocess.Popen(
+            (sys.executable, "-m", "uvicorn", "application:app", "--port", "0", *options),
+            cwd=folder,
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,  # with --reload it has a child, which must not outlive it
+        )
+        self.url = self.read_until(r"running on (http://[\d.:]+)")[1]
+
+    def read_until(self, pattern: str) -> re.Match[str]:
+        assert self.process.stdout is not None
+        lines = []
+        for line in self.process.stdout:
+            lines.append(line)
+            if found := re.search(pattern, line):
+                return found
+        raise AssertionError(f"{pattern} was not printed: {''.join(lines)}")
+
+    def post(self) -> str:
+        """Post as soon as it listens: with --reload it says so before it does."""
+        deadline = time.monotonic() + SECONDS
+        while True:
+            try:
+                return self._post()
+            except urllib.error.URLError:
+                if self.process.poll() is not None or time.monotonic() > deadline:
+                    raise
+                time.sleep(0.05)
+
+    def _post(self) -> str:
+        request = urllib.request.Request(self.url, b"")
+        with urllib.request.urlopen(request, timeout=SECONDS) as answer:
+            text: str = answer.read().decode()
+            return text
+
+    def until_reloading(self, file: Path) -> None:
+        """Touch the file until it is noticed: what changes before the first look never is."""
+        with futures.ThreadPoolExecutor(1) as reader:
+            noticed = reader.submit(self.read_until, "detected changes")
+            while not futures.wait([noticed], timeout=1).done:
+                file.touch()
+            noticed.result()
+
+    def end(self) -> None:
+        """End it as a supervisor does."""
+        self.process.send_signal(signal.SIGTERM)
+        self.process.communicate(timeout=SECONDS)
+
+
+@pytest.fixture
+def transport(
+    fairlane_url: str, db_name: str, janitor: MongoClient[dict[str, Any]]
+) -> Iterator[MongoTransport[Any]]:
+    """What the application has in its database, as another program sees it."""
+    with MongoTransport[Any].from_url(fairlane_url, db_name) as opened:
+        yield opened
+    janitor.drop_database(db_name)
+
+
+@pytest.fixture
+def application(tmp_path: Path) -> Path:
+    file = tmp_path / "application.py"
+    file.write_text(APPLICATION)
+    return file
+
+
+@pytest.fixture
+def start(application: Path, fairlane_url: str, db_name: str) -> Iterator[Callable[..., Uvicorn]]:
+    started: list[Uvicorn] = []
+
+    def start(*options: str, pool: bool = True) -> Uvicorn:
+        ours = {"URL": fairlane_url, "DATABASE": db_name, "WITH_POOL": "yes" if pool else ""}
+        started.append(Uvicorn(application.parent, {**os.environ, **ours}, *options))
+        return started[-1]
+
+    yield start
+    for each in started:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(each.process.pid, signal.SIGKILL)
+        each.process.communicate()
+
+
+def test_sigterm_lets_the_handler_under_way_finish(
+    start: Callable[..., Uvicorn], transport: MongoTransport[Any]
+) -> None:
+    server = start()
+    server.post()
+    server.read_until("began")
+    server.process.send_signal(signal.SIGTERM)
+    server.read_until("finished")
+    server.process.communicate(timeout=SECONDS)
+    assert server.process.returncode == -signal.SIGTERM  # uvicorn raises it again at its end
+    assert transport.stats().messages == 0
+
+
+def test_reload_lets_the_handler_under_way_finish_and_starts_the_new_code(
+    start: Callable[..., Uvicorn], transport: MongoTransport[Any], application: Path
+) -> None:
+    server = start("--reload")
+    server.post()
+    server.read_until("began")
+    application.write_text(APPLICATION.replace("version 1", "version 2"))
+    server.until_reloading(application)
+    server.read_until("finished")
+    server.read_until("startup complete")
+    stats = transport.stats()
+    version = server.post()
+    server.end()
+    assert (stats.messages, version) == (0, "version 2")
+
+
+async def test_what_a_request_publishes_is_handled_in_another_process(
+    start: Callable[..., Uvicorn], fairlane_url: str, db_name: str
+) -> None:
+    events: asyncio.Queue[Any] = asyncio.Queue()
+
+    async def handle(lease: Lease[Any]) -> None:
+        events.put_nowait(lease.event)
+
+    server = await asyncio.to_thread(start, pool=False)
+    async with (
+        AsyncMongoTransport[Any].from_url(fairlane_url, db_name) as transport,
+        WorkerPool(transport, handle, poll_interval=0.05),
+    ):
+        await asyncio.to_thread(server.post)
+        assert await events.get() == "event"
+    await asyncio.to_thread(server.end)
