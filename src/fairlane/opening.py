@@ -67,7 +67,13 @@ def by_url(
     timeout = checks.positive_seconds("connect_timeout", connect_timeout)
 
     async def opened() -> T:
-        client = await connect(url, driver=driver, connect_timeout=timeout, options=options)
+        client = await connect(
+            url,
+            driver=driver,
+            connect_timeout=timeout,
+            options=options,
+            owner=call.partition(".")[0],
+        )
         try:
             return await ready(client)
         except BaseException:

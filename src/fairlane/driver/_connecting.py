@@ -17,17 +17,20 @@ from fairlane.errors import ConfigurationError, ServerUnreachable
 __all__ = ("close", "connect")
 
 
-async def connect(url: str, *, driver: str, connect_timeout: float, options: Document) -> Any:
+async def connect(
+    url: str, *, driver: str, connect_timeout: float, options: Document, owner: str = "Fairlane"
+) -> Any:
     """Open a client, after seeing that a server answers within `connect_timeout` seconds.
 
-    A client of its own asks for that: the limit is not meant for later failovers.
+    A client of its own asks for that: the limit is not meant for later failovers. `owner` is what
+    has kept its own options to itself; errors about the others name it.
 
     Raises `ConfigurationError` (bad URL, options, driver or credentials) or `ServerUnreachable`.
     """
     limit = {"serverSelectionTimeoutMS": max(1, round(connect_timeout * 1000))}
-    client = _open(url, driver, {**options, **limit})
+    client = _open(url, driver, {**options, **limit}, owner)
     try:
-        Driver(client)  # refuses what no transport can use
+        Driver(client)  # refuses what we cannot use
         await client.get_database("admin").command("ping")
     except driver_errors.OperationFailure as error:
         if error.code != AUTHENTICATION_FAILED:
@@ -36,7 +39,7 @@ async def connect(url: str, *, driver: str, connect_timeout: float, options: Doc
             f"the server at {_address(url)} refused the credentials of {urlsplit(url).username!r}"
         ) from None
     except driver_errors.ConfigurationError as error:  # of a name that has to be looked up
-        raise _unusable(url, error) from None
+        raise _unusable(url, error, owner) from None
     except driver_errors.ConnectionFailure as error:
         problem = re.sub(r" ?\(configured timeouts.*|, Timeout: .*", "", _masked(str(error), url))
         raise ServerUnreachable(
@@ -44,7 +47,7 @@ async def connect(url: str, *, driver: str, connect_timeout: float, options: Doc
         ) from None
     finally:
         await close(client)
-    return _open(url, driver, options)
+    return _open(url, driver, options, owner)
 
 
 async def close(client: Any) -> None:
@@ -56,7 +59,7 @@ async def close(client: Any) -> None:
         await closing
 
 
-def _open(url: str, driver: str, options: Document) -> Any:
+def _open(url: str, driver: str, options: Document, owner: str) -> Any:
     if not isinstance(url, str):
         raise ConfigurationError(
             f"url must be a str like 'mongodb://localhost:27017', not {type(url).__name__}"
@@ -66,14 +69,14 @@ def _open(url: str, driver: str, options: Document) -> Any:
     except (driver_errors.PyMongoError, ValueError, TypeError) as error:
         if isinstance(error, ConfigurationError):
             raise
-        raise _unusable(url, error) from None
+        raise _unusable(url, error, owner) from None
 
 
-def _unusable(url: str, error: Exception) -> ConfigurationError:
+def _unusable(url: str, error: Exception, owner: str) -> ConfigurationError:
     unknown = re.match(r"Unknown option:? '?(\w+)", str(error))
     if unknown:
         return ConfigurationError(
-            f"neither the transport nor the MongoDB client has an option {unknown[1]!r}"
+            f"neither {owner} nor the MongoDB client has an option {unknown[1]!r}"
         )
     return ConfigurationError(f"cannot use the url of {_address(url)}: {_masked(str(error), url)}")
 

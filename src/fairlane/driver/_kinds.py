@@ -22,9 +22,11 @@ def kind_of(client: Any) -> Kind:
         return "pymongo"
     if issubclass(kind, pymongo.MongoClient):
         raise ConfigurationError(
-            "client is a blocking MongoClient; the async transport needs an AsyncIOMotorClient or "
-            "an AsyncMongoClient (MongoTransport is the blocking transport, built from a URL)"
+            "client is a blocking MongoClient; AsyncMongoTransport and AsyncJobQueue need an "
+            "AsyncIOMotorClient or an AsyncMongoClient (MongoTransport and JobQueue block, and are "
+            "built from a URL)"
         )
+    given = f"the class {client.__qualname__}" if isinstance(client, type) else kind.__qualname__
     raise ConfigurationError(
-        f"client must be an AsyncIOMotorClient or an AsyncMongoClient, not {kind.__qualname__}"
+        f"client must be an AsyncIOMotorClient or an AsyncMongoClient, not {given}"
     )

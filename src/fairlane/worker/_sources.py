@@ -1,8 +1,10 @@
 """Which source of work a pool gets from what an application gives it."""
 
+import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from fairlane.checks import is_async
 from fairlane.errors import ConfigurationError
 from fairlane.jobs import AsyncJobQueue, Jobs
 from fairlane.worker._calling import checked_handler
@@ -11,7 +13,7 @@ from fairlane.worker._messages import Messages
 from fairlane.worker._settings import Settings
 from fairlane.worker._together import Together
 from fairlane.worker._work import WorkSource
-from fairlane.worker.source import checked_source
+from fairlane.worker.source import checked_source, problem_of
 
 __all__ = ("Opener", "Parts", "checked_parts", "opener")
 
@@ -55,6 +57,7 @@ def _is_of_jobs(source: object, handler: object) -> bool:
 
 
 def _of_part(source: Any, handler: Any, *, settings: Settings, hooks: JobHooks) -> Opener:
+    _refuse_swapped(source, handler)
     if _is_of_jobs(source, handler):
         queue, jobs = _checked_jobs(source, handler)
         return lambda: JobSource(queue.working_side(), tuple(jobs), settings, hooks)
@@ -62,11 +65,40 @@ def _of_part(source: Any, handler: Any, *, settings: Settings, hooks: JobHooks) 
     return lambda: messages
 
 
-def _checked_jobs(queue: object, jobs: object) -> tuple[AsyncJobQueue, Jobs]:
-    if not isinstance(queue, AsyncJobQueue) or not isinstance(jobs, Jobs):
+def _refuse_swapped(source: object, handler: object) -> None:
+    if isinstance(source, Jobs):
+        raise ConfigurationError("the queue comes first, the Jobs second: WorkerPool(queue, jobs)")
+    if problem_of(source) is not None and problem_of(handler) is None and callable(source):
+        name = type(handler).__name__
         raise ConfigurationError(
-            "a job queue goes with a registry: WorkerPool(queue, jobs), with `jobs = Jobs()`"
+            f"the {name} comes first, its handler second: WorkerPool(transport, handle)"
+        )
+
+
+def _checked_jobs(queue: object, jobs: object) -> tuple[AsyncJobQueue, Jobs]:
+    if not isinstance(jobs, Jobs):
+        raise ConfigurationError(
+            f"the handlers of an AsyncJobQueue are a Jobs registry, not {_named(jobs)}: "
+            "WorkerPool(queue, jobs), with `jobs = Jobs()`"
+        )
+    if not isinstance(queue, AsyncJobQueue):
+        raise ConfigurationError(
+            f"a Jobs registry is for an AsyncJobQueue, not for {_named(queue)}: "
+            "`async with AsyncJobQueue.connect(url) as queue`, then WorkerPool(queue, jobs)"
         )
     if not len(jobs):
         raise ConfigurationError("no job is registered: the pool would have nothing to claim")
     return queue, jobs
+
+
+def _named(given: object) -> str:
+    """Name what was given, and what may be wrong with it."""
+    if isinstance(given, type):
+        return f"the class {given.__name__}"
+    name = type(given).__name__
+    if inspect.isawaitable(given):
+        return f"{name}, which has to be opened first, with `async with` or `await`"
+    claim = getattr(given, "claim", None)
+    if callable(claim) and not is_async(inspect.unwrap(claim)):
+        return f"{name}, which blocks and is for threads"
+    return name

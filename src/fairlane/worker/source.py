@@ -16,6 +16,7 @@ __all__ = (
     "Repairable",
     "Source",
     "checked_source",
+    "problem_of",
 )
 
 VERBS = ("claim", "ack", "nack", "extend", "release", "dead_letter")
@@ -98,23 +99,27 @@ class Announcing(Protocol):
 
 def checked_source(source: Source[E]) -> Source[E]:
     """Refuse what has not got the verbs, or would block the event loop with them."""
-    problem = _problem(source)
+    problem = problem_of(source)
     if problem is not None:
         raise ConfigurationError(
-            f"source must be an AsyncMongoTransport or another Source: {problem}"
+            "source must be an AsyncMongoTransport, another Source, or an AsyncJobQueue with a "
+            f"Jobs registry: {problem}"
         )
     return source
 
 
-def _problem(source: object) -> str | None:
+def problem_of(source: object) -> str | None:
+    """Return why this can be no source of messages; None if it can."""
     if isinstance(source, type):
         return f"{source.__name__} is a class; open one and give that"
     name = type(source).__name__
     if inspect.isawaitable(source):
         return f"open this {name} first, with `async with` or `await`"
+    claim = getattr(source, "claim", None)
+    if callable(claim) and not is_async(inspect.unwrap(claim)):
+        return (
+            f"{name} blocks, its claim is no coroutine function "
+            "(MongoTransport and JobQueue are for threads)"
+        )
     missing = [verb for verb in VERBS if not callable(getattr(source, verb, None))]
-    if missing:
-        return f"{name} has no {', '.join(missing)}"
-    if not is_async(inspect.unwrap(source.claim)):  # type: ignore[attr-defined]
-        return f"{name} blocks, its claim is no coroutine function (MongoTransport is for threads)"
-    return None
+    return f"{name} has no {', '.join(missing)}" if missing else None
