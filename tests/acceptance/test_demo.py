@@ -83,6 +83,17 @@ def test_a_run_with_a_kill_keeps_every_promise(demo: Demo, driver: str) -> None:
 
 
 @needs_proc
+def test_a_run_of_jobs_with_a_kill_keeps_every_promise(demo: Demo, tmp_path: Path) -> None:
+    done = demo("--jobs", "--json", "--limit", "40", "--workers", "8", "--driver", "pymongo")
+    result = json.loads(done.stdout)
+    assert (done.returncode, result["ok"]) == (0, True), done.stderr
+    assert (result["done"], result["failed"], result["duplicates"]) == (36, 4, 6)
+    assert result["starts"] > 40
+    assert "killed worker-1" in done.stderr
+    assert (marked_processes(tmp_path), list(tmp_path.iterdir())) == ([], [])
+
+
+@needs_proc
 def test_a_run_leaves_no_process_and_no_file_behind(demo: Demo, tmp_path: Path) -> None:
     done = demo("--no-kill", "--limit", "60", "--workers", "3", "--processes", "3")
     assert (done.returncode, "killed" in done.stderr) == (0, False), done.stderr

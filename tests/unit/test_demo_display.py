@@ -28,7 +28,7 @@ def screen() -> Callable[..., list[str]]:
 
 
 def test_progress_leaves_room_for_what_the_terminal_echoes(screen: Screen) -> None:
-    rows = screen(lambda d: d.show(published=999_999, handled=999_999, redelivered=99_999))
+    rows = screen(lambda d: d.show(entered=999_999, ended=999_999, repeated=99_999))
     bars = [row for row in rows if row.startswith(("published", "handled"))]
     assert bars
     assert max(map(cell_len, bars)) <= 80 - ROOM_FOR_ECHO
@@ -56,7 +56,7 @@ def test_stopping_is_said_once(screen: Callable[..., list[str]]) -> None:
 def test_there_are_no_bars_below_stopping(screen: Screen) -> None:
     def stop_and_go_on(display: Display) -> None:
         display.stopping()
-        display.show(published=1, handled=1, redelivered=0)
+        display.show(entered=1, ended=1, repeated=0)
 
     rows = screen(stop_and_go_on)
     assert not any("handled" in row for row in rows[rows.index("stopping") :])

@@ -2,11 +2,12 @@
 
 import pytest
 
+from fairlane.cli.demo.crew import WorkerPlan
+from fairlane.cli.demo.events import Tally
 from fairlane.cli.demo.input import Event
-from fairlane.cli.demo.plan import Plan, WorkerPlan, fails_first, pause
+from fairlane.cli.demo.plan import Plan, fails_first, pause
 from fairlane.cli.demo.publishing import split
 from fairlane.cli.demo.records import Delivery, Execution
-from fairlane.cli.demo.stage import Tally
 from fairlane.errors import ConfigurationError
 
 

@@ -71,6 +71,25 @@ def test_interleaved_handlers_keep_their_own_ends(recorder: Recorder, path: Path
     assert {execution.delivery.group for execution in ended} == {"g\n", "h"}
 
 
+def test_a_journal_tells_how_many_handlers_are_at_work(recorder: Recorder, path: Path) -> None:
+    journal = Journal(path)
+    with recorder.execution(DELIVERY):
+        journal.poll()
+        assert journal.running == 1
+    journal.poll()
+    assert journal.running == 0
+
+
+def test_how_a_lease_ended_is_recorded_beside_the_handlers(recorder: Recorder, path: Path) -> None:
+    with recorder.execution(DELIVERY):
+        recorder.settled("acked", "j", seq=4, attempt=2)
+    journal = Journal(path)
+    assert len(journal.poll()) == 1
+    (settlement,) = journal.settlements
+    assert (settlement.worker, settlement.kind, settlement.group) == ("worker-1", "acked", "j")
+    assert (settlement.seq, settlement.attempt) == (4, 2)
+
+
 def test_poll_returns_each_execution_once(recorder: Recorder, path: Path):
     journal = Journal(path)
     for _ in range(2):

@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from fairlane.cli.demo import stage
+from fairlane.cli.demo import events, stage
 from fairlane.cli.demo.display import Display
+from fairlane.cli.demo.events import Events
 from fairlane.cli.demo.input import Event
 from fairlane.cli.demo.plan import Plan
 from fairlane.cli.demo.records import Delivery, Execution
@@ -83,7 +84,7 @@ class StuckPublishing:
 @pytest.fixture(autouse=True)
 def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stage, "TICK", 0)
-    monkeypatch.setattr(stage, "CLEAN_UP_TICK", 0.001)
+    monkeypatch.setattr(events, "CLEAN_UP_TICK", 0.001)
 
 
 async def play(
@@ -93,12 +94,13 @@ async def play(
     publishing: StuckPublishing | None = None,
 ) -> None:
     parts: dict[str, Any] = {
-        "fleet": fleet,
         "database": database or ScriptedDatabase(),
         "publishing": publishing or StuckPublishing(),
     }
+    crew: Any = fleet
     with Display(Console(file=StringIO()), len(plan.events)) as display:
-        await stage.Stage(plan, display=display, **parts).play()
+        act = Events(plan, **parts)
+        await stage.Stage(plan, act, fleet=crew, display=display).play()
 
 
 async def test_a_process_is_killed_and_replaced_once_half_is_handled() -> None:

@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 
 from fairlane.cli.demo.check import Verdict
-from fairlane.cli.demo.plan import DriverName
+from fairlane.cli.demo.crew import DriverName
 from fairlane.cli.demo.report import Leftovers, Report, Result
 from fairlane.cli.demo.table import table
 

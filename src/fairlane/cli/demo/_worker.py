@@ -11,24 +11,28 @@ import os
 import sys
 import threading
 import time
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
+from typing import Any
 
-from fairlane.cli.demo.input import Json
-from fairlane.cli.demo.plan import BACKOFF, MAX_ATTEMPTS, WorkerPlan, fails_first, pause
-from fairlane.cli.demo.records import Delivery, Recorder, digest
-from fairlane.model import Lease
-from fairlane.transport import AsyncMongoTransport
+from fairlane.cli.demo import handling
+from fairlane.cli.demo.crew import Work, WorkerPlan
+from fairlane.cli.demo.handling import DeliberateFailure
+from fairlane.cli.demo.jobs import handling as jobs_handling
+from fairlane.cli.demo.records import Recorder
 from fairlane.worker import WorkerPool
 
 __all__ = ("main",)
 
+Pool = AbstractAsyncContextManager[WorkerPool[Any]]
+
 STDIN = 0
-DRAIN_TIMEOUT = 3.0
 LONGEST_GOODBYE = 4.0
-
-
-class DeliberateFailure(Exception):
-    """The planned failure of a first delivery."""
+POOLS: dict[Work, Callable[[WorkerPlan, Recorder], Pool]] = {
+    "events": handling.pool,
+    "jobs": jobs_handling.pool,
+}
 
 
 def log_what_is_not_planned() -> None:
@@ -43,49 +47,9 @@ def log_what_is_not_planned() -> None:
     logging.basicConfig(handlers=[handler], level=logging.WARNING)
 
 
-class Handler:
-    """Works a moment on each event, fails where the plan says so, and records both ends."""
-
-    def __init__(self, recorder: Recorder) -> None:
-        self._recorder = recorder
-
-    async def __call__(self, lease: Lease[dict[str, Json]]) -> None:
-        delivery = _delivery(lease)
-        with self._recorder.execution(delivery):
-            await asyncio.sleep(pause(delivery.group, delivery.index))
-            if delivery.attempt == 1 and fails_first(delivery.group, delivery.index):
-                raise DeliberateFailure(f"first delivery of seq {delivery.seq} fails by plan")
-
-
-def _delivery(lease: Lease[dict[str, Json]]) -> Delivery:
-    index = lease.event["index"]
-    assert isinstance(index, int)
-    return Delivery(
-        group=lease.group_id,
-        index=index,
-        seq=lease.seq,
-        attempt=lease.attempt,
-        digest=digest(lease.event["event"]),
-    )
-
-
 async def work(plan: WorkerPlan, recorder: Recorder) -> None:
     """Run the pool until standard input ends."""
-    async with AsyncMongoTransport[dict[str, Json]].from_url(
-        plan.url, plan.database, driver=plan.driver, connect_timeout=5.0
-    ) as transport:
-        pool = WorkerPool(
-            transport,
-            Handler(recorder),
-            concurrency=plan.claimers,
-            claimers=plan.claimers,
-            worker_id=plan.name,
-            visibility=plan.visibility,
-            max_attempts=MAX_ATTEMPTS,
-            backoff=BACKOFF,
-            poll_interval=0.2,
-            drain_timeout=DRAIN_TIMEOUT,
-        )
+    async with POOLS[plan.work](plan, recorder) as pool:
         # A thread: an event loop cannot wait for a pipe on every platform. A daemon, and on the
         # bare descriptor: a pool that fails must not wait for it.
         threading.Thread(target=_stop_at_end_of_input, args=(pool,), daemon=True).start()
@@ -94,7 +58,7 @@ async def work(plan: WorkerPlan, recorder: Recorder) -> None:
         await pool.run()
 
 
-def _stop_at_end_of_input(pool: WorkerPool) -> None:
+def _stop_at_end_of_input(pool: WorkerPool[Any]) -> None:
     while os.read(STDIN, 1):
         pass
     pool.stop()

@@ -1,10 +1,11 @@
 """The judge: from what was published and what handlers did, say what was broken. Pure."""
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from fairlane.cli.demo.breach import Breach, by_group, overlaps
 from fairlane.cli.demo.causes import Cause, causes
 from fairlane.cli.demo.records import Delivery, Execution
 
@@ -23,14 +24,6 @@ class Published:
     digest: str
     started_at: int
     returned_at: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Breach:
-    """One broken promise."""
-
-    kind: Kind
-    detail: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,7 +69,7 @@ def check(
         if _name(event) in finished_at
     ]
     breaches = [*_lost(published, finished_at), *_unexpected(published, executions)]
-    for group in _by_group(executions):
+    for group in by_group(executions).values():
         breaches += [*_overlapping(group), *_out_of_order(group)]
     return Verdict(
         processed=len(latencies),
@@ -104,13 +97,6 @@ def _finished_at(executions: Iterable[Execution]) -> dict[_Name, int]:
     return finished
 
 
-def _by_group(executions: Iterable[Execution]) -> Iterable[list[Execution]]:
-    groups: defaultdict[str, list[Execution]] = defaultdict(list)
-    for execution in sorted(executions, key=lambda e: (e.started_at, e.ended_at)):
-        groups[execution.delivery.group].append(execution)
-    return groups.values()
-
-
 def _lost(published: Iterable[Published], finished_at: dict[_Name, int]) -> Iterator[Breach]:
     for event in published:
         if _name(event) not in finished_at:
@@ -128,13 +114,9 @@ def _unexpected(
 
 
 def _overlapping(group: Sequence[Execution]) -> Iterator[Breach]:
-    running: Execution | None = None
-    for execution in group:
-        if running is not None and execution.started_at < running.ended_at:
-            detail = f"{_about(execution)} started while {_about(running)} was running"
-            yield Breach(kind="overlapping", detail=detail)
-        if running is None or execution.ended_at > running.ended_at:
-            running = execution
+    for execution, running in overlaps(group):
+        detail = f"{_about(execution)} started while {_about(running)} was running"
+        yield Breach(kind="overlapping", detail=detail)
 
 
 def _out_of_order(group: Sequence[Execution]) -> Iterator[Breach]:

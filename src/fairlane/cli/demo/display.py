@@ -2,15 +2,27 @@
 
 from collections.abc import Iterable
 from types import TracebackType
+from typing import NamedTuple
 
 from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-__all__ = ("Display", "say")
+__all__ = ("Display", "Labels", "say")
 
 BAR_WIDTH = 24
 ROOM_FOR_ECHO = 4
 """A terminal shows `^C` behind the last row. Wrapped, it would keep that row from being erased."""
+
+
+class Labels(NamedTuple):
+    """What is said of the work: of what came in, what was worked off, and what came again."""
+
+    entered: str = "published"
+    ended: str = "handled"
+    repeated: str = "redelivered"
+
+
+EVENTS = Labels()
 
 
 def say(console: Console, text: str) -> None:
@@ -21,8 +33,9 @@ def say(console: Console, text: str) -> None:
 class Display:
     """Writes to standard error only, so that standard output stays the result."""
 
-    def __init__(self, console: Console, total: int) -> None:
+    def __init__(self, console: Console, total: int, labels: Labels = EVENTS) -> None:
         self._console = console
+        self._labels = labels
         self._is_stopping = False
         self._progress = _Bars(
             TextColumn("{task.description:<9}"),
@@ -34,8 +47,8 @@ class Display:
             transient=True,
             disable=not console.is_terminal,
         )
-        self._published = self._progress.add_task("published", total=total, remark="")
-        self._handled = self._progress.add_task("handled", total=total, remark="")
+        self._entered = self._progress.add_task(labels.entered, total=total, remark="")
+        self._ended = self._progress.add_task(labels.ended, total=total, remark="")
 
     def __enter__(self) -> "Display":
         self._progress.start()
@@ -61,10 +74,10 @@ class Display:
         self._progress.stop()
         self.note("stopping")
 
-    def show(self, *, published: int, handled: int, redelivered: int) -> None:
-        self._progress.update(self._published, completed=published)
-        remark = f"{redelivered} redelivered" if redelivered else ""
-        self._progress.update(self._handled, completed=handled, remark=remark)
+    def show(self, *, entered: int, ended: int, repeated: int) -> None:
+        self._progress.update(self._entered, completed=entered)
+        remark = f"{repeated} {self._labels.repeated}" if repeated else ""
+        self._progress.update(self._ended, completed=ended, remark=remark)
 
 
 class _Bars(Progress):

@@ -6,8 +6,8 @@ from itertools import count
 from pathlib import Path
 from types import TracebackType
 
-from fairlane.cli.demo.plan import Plan, WorkerPlan
-from fairlane.cli.demo.records import Execution, Journal, now
+from fairlane.cli.demo.crew import Crew, WorkerPlan
+from fairlane.cli.demo.records import Execution, Journal, Settlement, now
 from fairlane.errors import FairlaneError
 
 __all__ = ("Fleet", "Worker")
@@ -105,7 +105,7 @@ class Worker:
 class Fleet:
     """All worker processes of a run; an async context manager that leaves none behind."""
 
-    def __init__(self, plan: Plan, *, url: str, database: str, folder: Path) -> None:
+    def __init__(self, plan: Crew, *, url: str, database: str, folder: Path) -> None:
         self._plan = plan
         self._url = url
         self._database = database
@@ -143,11 +143,17 @@ class Fleet:
             claimers=self._plan.claimers(slot),
             visibility=self._plan.visibility,
             journal=str(self._folder / f"{name}.jsonl"),
+            work=self._plan.work,
         )
         worker = Worker(plan, slot, self._folder / f"{name}.log")
         self._working.append(worker)
         await worker.start()
         return worker
+
+    @property
+    def is_victim_busy(self) -> bool:
+        """Whether a handler was at work, when last looked, in the process that `kill_one` kills."""
+        return self._working[0].journal.running > 0
 
     async def kill_one(self) -> Worker:
         """Kill the first worker process in the middle of its work and return it."""
@@ -181,3 +187,7 @@ class Fleet:
     def executions(self) -> list[Execution]:
         """Return all executions of all processes; only after `stop`."""
         return [e for worker in self._gone for e in worker.executions()]
+
+    def settlements(self) -> list[Settlement]:
+        """Return how leases ended, as all pools tell it; only after `executions`."""
+        return [s for worker in self._gone for s in worker.journal.settlements]

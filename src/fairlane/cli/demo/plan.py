@@ -1,15 +1,14 @@
-"""What a demo run does, decided before it starts; the same input gives the same plan everywhere."""
+"""What a run over events does, decided before it starts: the same input, the same plan."""
 
-import json
-from dataclasses import asdict, dataclass
-from enum import StrEnum
+from dataclasses import dataclass
+from typing import ClassVar
 from zlib import crc32
 
+from fairlane.cli.demo.crew import Crew, Work
 from fairlane.cli.demo.input import Event
-from fairlane.errors import ConfigurationError
 from fairlane.retry import Backoff
 
-__all__ = ("BACKOFF", "MAX_ATTEMPTS", "DriverName", "Plan", "WorkerPlan", "fails_first", "pause")
+__all__ = ("BACKOFF", "MAX_ATTEMPTS", "Plan", "fails_first", "pause")
 
 BACKOFF = Backoff(base=0.05, cap=0.5)
 MAX_ATTEMPTS = 20
@@ -17,70 +16,21 @@ FAILING_PERCENT = 3
 LONGEST_PAUSE = 0.002
 
 
-class DriverName(StrEnum):
-    MOTOR = "motor"
-    PYMONGO = "pymongo"
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
-    """A demo run.
+class Plan(Crew):
+    """A run over events; each group belongs to one publisher.
 
     Attributes:
         events: the stream, in publish order.
-        workers: concurrent claimers over all processes.
-        processes: worker processes.
-        publishers: concurrent publishers; each group belongs to one of them.
-        url: of a running server; None starts a local one.
-        is_killing: whether one worker process is killed in the middle.
-        visibility: seconds after which the leases of a killed process come back.
-        patience: seconds without any progress after which the run is given up.
     """
 
-    events: tuple[Event, ...]
-    workers: int = 64
-    processes: int = 2
-    publishers: int = 8
-    driver: DriverName = DriverName.MOTOR
-    url: str | None = None
-    is_killing: bool = True
-    visibility: float = 5.0
-    patience: float = 30.0
+    work: ClassVar[Work] = "events"
 
-    def __post_init__(self) -> None:
-        if self.workers < self.processes:
-            raise ConfigurationError(
-                f"workers must be at least processes ({self.processes}), not {self.workers}"
-            )
+    events: tuple[Event, ...]
 
     @property
     def groups(self) -> int:
         return len({event.group for event in self.events})
-
-    def claimers(self, slot: int) -> int:
-        """Return how many claimers process number `slot` (from 0) runs."""
-        each, rest = divmod(self.workers, self.processes)
-        return each + (slot < rest)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WorkerPlan:
-    """What one worker process is told, as one line of JSON."""
-
-    name: str
-    url: str
-    database: str
-    driver: str
-    claimers: int
-    visibility: float
-    journal: str
-
-    def to_json(self) -> str:
-        return json.dumps(asdict(self))
-
-    @classmethod
-    def from_json(cls, line: str | bytes) -> "WorkerPlan":
-        return cls(**json.loads(line))
 
 
 def fails_first(group: str, index: int) -> bool:

@@ -1,22 +1,32 @@
 """What really happened: each worker process writes down when a handler starts and how it ends.
 
 A line is one `write(2)` to a file that only this process writes, before the handler starts and
-before its message is acknowledged. SIGKILL loses nothing that happened before it.
+before its message is acknowledged. SIGKILL loses nothing that happened before it. What the pool
+says of the end of a lease is written when the server has answered: a kill may come in between.
 """
 
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from hashlib import blake2b
 from itertools import count
 from pathlib import Path
-from typing import Literal, TypedDict, final
+from typing import Any, Literal, TypedDict, cast, final
 
 from fairlane.cli.demo.input import Json
 
-__all__ = ("Delivery", "Execution", "Journal", "Outcome", "Recorder", "digest", "now")
+__all__ = (
+    "Delivery",
+    "Execution",
+    "Journal",
+    "Outcome",
+    "Recorder",
+    "Settlement",
+    "digest",
+    "now",
+)
 
 Outcome = Literal["handled", "failed", "cancelled", "cut"]
 """`cut`: the process died while the handler ran."""
@@ -32,7 +42,11 @@ def digest(body: Json) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delivery:
-    """Which event a handler got; `index` is its place in its group."""
+    """What a handler got: an event, whose `index` is its place in its group.
+
+    Or a job, which is a group of its own: `group` is its id, `index` its number in the plan or the
+    tick of a recurring one, and `seq` the epoch of its lease.
+    """
 
     group: str
     index: int
@@ -50,6 +64,18 @@ class Execution:
     started_at: int
     ended_at: int
     outcome: Outcome
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settlement:
+    """How a lease ended, as the pool tells it; `kind` is that of a `WorkerEvent`."""
+
+    worker: str
+    kind: str
+    group: str
+    seq: int
+    attempt: int
+    settled_at: int
 
 
 @final
@@ -97,6 +123,18 @@ class Recorder:
         finally:
             self._write(_End(run=run, ended_at=now(), outcome=outcome))
 
+    def settled(self, kind: str, group: str, *, seq: int, attempt: int) -> None:
+        """Record how a lease ended."""
+        settlement = Settlement(
+            worker=self._worker,
+            kind=kind,
+            group=group,
+            seq=seq,
+            attempt=attempt,
+            settled_at=now(),
+        )
+        self._write(asdict(settlement))
+
     def _write_start(self, run: int, delivery: Delivery) -> None:
         start = _Start(
             run=run,
@@ -110,18 +148,28 @@ class Recorder:
         )
         self._write(start)
 
-    def _write(self, record: _Start | _End) -> None:
+    def _write(self, record: Mapping[str, object]) -> None:
         self._file.write(json.dumps(record).encode() + b"\n")
 
 
 class Journal:
-    """The reading side of one worker's file, which may still be growing."""
+    """The reading side of one worker's file, which may still be growing.
+
+    Attributes:
+        settlements: of all that was read so far.
+    """
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._read = 0
         self._running: dict[int, _Start] = {}
         self._ended: list[Execution] = []
+        self.settlements: list[Settlement] = []
+
+    @property
+    def running(self) -> int:
+        """How many handlers were at work when it was read last."""
+        return len(self._running)
 
     def poll(self) -> list[Execution]:
         """Return the executions that ended since the last poll."""
@@ -145,12 +193,15 @@ class Journal:
         self._read += len(complete) + len(newline)
         return complete.splitlines()
 
-    def _take(self, record: _Start | _End) -> Execution | None:
-        if "started_at" in record:
-            self._running[record["run"]] = record
+    def _take(self, record: Any) -> Execution | None:
+        if "settled_at" in record:
+            self.settlements.append(Settlement(**record))
             return None
-        start = self._running.pop(record["run"])
-        return _execution(start, record["ended_at"], record["outcome"])
+        if "started_at" in record:
+            self._running[record["run"]] = cast("_Start", record)
+            return None
+        end = cast("_End", record)
+        return _execution(self._running.pop(end["run"]), end["ended_at"], end["outcome"])
 
 
 def _execution(start: _Start, ended_at: int, outcome: Outcome) -> Execution:

@@ -4,11 +4,29 @@ import json
 import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from fairlane.cli.demo.check import Published, Verdict
-from fairlane.cli.demo.plan import DriverName, Plan
+from fairlane.cli.demo.crew import DriverName
+from fairlane.cli.demo.plan import Plan
 
-__all__ = ("Leftovers", "Report", "Result", "percentile", "report", "to_json")
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+__all__ = (
+    "Call",
+    "Judged",
+    "Leftovers",
+    "Pace",
+    "Report",
+    "Result",
+    "percentile",
+    "report",
+    "to_json",
+)
+
+R = TypeVar("R")
+V = TypeVar("V")
 
 MILLISECOND = 1_000_000
 SECOND = 1_000_000_000
@@ -54,18 +72,24 @@ class Report:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Result:
+class Judged(Generic[R, V]):
     """A judged run.
 
     Attributes:
-        waited: seconds which the groups of the killed worker waited for its leases to end; None
-            if none was killed.
+        waited: seconds which the work of the killed worker waited for its leases to end; None if
+            none was killed.
     """
 
-    report: Report
-    verdict: Verdict
-    left: Leftovers
+    report: R
+    verdict: V
     waited: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result(Judged[Report, Verdict]):
+    """A judged run over events."""
+
+    left: Leftovers
 
 
 def report(
@@ -76,9 +100,7 @@ def report(
     left: Leftovers,
 ) -> Report:
     """Sum up a run, whether or not anything happened in it."""
-    began_at = min((event.started_at for event in published), default=0)
-    published_at = max((event.returned_at for event in published), default=0)
-    seconds = ((verdict.ended_at or published_at) - began_at) / SECOND
+    pace = Pace.of(published, verdict.ended_at)
     is_whole = len(published) == len(plan.events) and not verdict.breaches
     return Report(
         published=len(published),
@@ -91,9 +113,9 @@ def report(
         dead=left.dead,
         workers=plan.workers,
         processes=plan.processes,
-        seconds=round(seconds, 3),
-        publish_per_s=_rate(len(published), (published_at - began_at) / SECOND),
-        process_per_s=_rate(verdict.processed, seconds),
+        seconds=round(pace.seconds, 3),
+        publish_per_s=pace.calls_per_s,
+        process_per_s=pace.per_s(verdict.processed),
         p50_ms=percentile(verdict.latencies, 50),
         p95_ms=percentile(verdict.latencies, 95),
         p99_ms=percentile(verdict.latencies, 99),
@@ -101,6 +123,36 @@ def report(
         driver=plan.driver,
         ok=is_whole and left == Leftovers(),
     )
+
+
+class Call(Protocol):
+    """Something that was given to the database; the times (nanoseconds) are around the call."""
+
+    @property
+    def started_at(self) -> int: ...
+
+    @property
+    def returned_at(self) -> int: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pace:
+    """How quick a run was: `seconds` from the first call to the end of the last handler."""
+
+    seconds: float
+    calls_per_s: float
+
+    @classmethod
+    def of(cls, calls: Sequence[Call], ended_at: int | None) -> "Pace":
+        began_at = min((call.started_at for call in calls), default=0)
+        returned_at = max((call.returned_at for call in calls), default=0)
+        return cls(
+            seconds=((ended_at or returned_at) - began_at) / SECOND,
+            calls_per_s=_rate(len(calls), (returned_at - began_at) / SECOND),
+        )
+
+    def per_s(self, number: int) -> float:
+        return _rate(number, self.seconds)
 
 
 def percentile(latencies: Sequence[int], percent: int) -> float | None:
@@ -115,5 +167,5 @@ def _rate(events: int, seconds: float) -> float:
     return round(events / seconds, 1) if seconds > 0 else 0.0
 
 
-def to_json(result: Report) -> str:
+def to_json(result: "DataclassInstance") -> str:
     return json.dumps(asdict(result))

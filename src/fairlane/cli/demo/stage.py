@@ -2,118 +2,107 @@
 
 import asyncio
 import time
-from collections.abc import Iterable
+from collections.abc import Sequence
+from typing import Protocol
 
-from fairlane.cli.demo.database import Database
+from fairlane.cli.demo.crew import Crew
 from fairlane.cli.demo.display import Display
 from fairlane.cli.demo.fleet import Fleet
-from fairlane.cli.demo.plan import Plan
-from fairlane.cli.demo.publishing import Publishing
 from fairlane.cli.demo.records import Execution
 from fairlane.cli.demo.wording import counted
 
-__all__ = ("Stage", "Tally")
+__all__ = ("Act", "Stage")
 
 TICK = 0.02
-CLEAN_UP_TICK = 0.1
 
 
-class Tally:
-    """Counts what the journals tell while the run is going on."""
-
-    def __init__(self) -> None:
-        self._seen: set[tuple[str, int]] = set()
-        self._handled: set[tuple[str, int]] = set()
-        self.redelivered: int = 0
+class Act(Protocol):
+    """What is worked off in a run, as far as the stage has to know it."""
 
     @property
-    def handled(self) -> int:
-        return len(self._handled)
+    def noun(self) -> str:
+        """What one piece of work is called."""
 
-    def add(self, executions: Iterable[Execution]) -> None:
-        for execution in executions:
-            place = execution.delivery.group, execution.delivery.index
-            self.redelivered += place in self._seen
-            self._seen.add(place)
-            if execution.outcome == "handled":
-                self._handled.add(place)
+    @property
+    def entered(self) -> int:
+        """How many the database has been given."""
+
+    @property
+    def ended(self) -> int:
+        """How many were worked off."""
+
+    @property
+    def repeated(self) -> int:
+        """How many executions were not the first ones."""
+
+    @property
+    def is_time_to_kill(self) -> bool: ...
+
+    @property
+    def is_complete(self) -> bool: ...
+
+    async def enter(self) -> None:
+        """Give the database all of the work."""
+
+    async def look(self, executions: Sequence[Execution]) -> None:
+        """Learn how far the work is, beside the executions that ended since the last look."""
+
+    async def after_kill(self, worker: str) -> None:
+        """Note what this worker leaves behind; its leases last still."""
+
+    async def clean_up(self) -> None:
+        """Wait for what has to happen yet when all is worked off."""
 
 
 class Stage:
-    """Publishes, watches the workers, kills one of them, and waits for the end."""
+    """Lets the work begin, watches the workers, kills one of them, and waits for the end."""
 
-    def __init__(
-        self,
-        plan: Plan,
-        *,
-        database: Database,
-        publishing: Publishing,
-        fleet: Fleet,
-        display: Display,
-    ) -> None:
+    def __init__(self, plan: Crew, act: Act, *, fleet: Fleet, display: Display) -> None:
         self._plan = plan
-        self._database = database
-        self._publishing = publishing
+        self._act = act
         self._fleet = fleet
         self._display = display
-        self._tally = Tally()
         self._has_killed = not plan.is_killing
         self._done = 0
         self._moved_at = time.monotonic()
 
     async def play(self) -> None:
-        """Return when all is handled and cleaned up, or when nothing moves any more."""
+        """Return when all is worked off and cleaned up, or when nothing moves any more."""
         async with asyncio.TaskGroup() as tasks:
-            publishing = tasks.create_task(
-                self._publishing.run(self._plan.events, self._plan.publishers)
-            )
-            while not self._is_complete and not self._is_stuck:
+            entering = tasks.create_task(self._act.enter())
+            while not self._is_over and not self._is_stuck:
                 await asyncio.sleep(TICK)
-                self._look()
-                if self._is_time_to_kill:
+                await self._look()
+                if not self._has_killed and self._act.is_time_to_kill:
                     self._has_killed = True
                     tasks.create_task(self._kill_one())
-            publishing.cancel()  # it has ended already, unless the run is stuck
-        await self._wait_for_clean_up()
+            entering.cancel()  # it has ended already, unless the run is stuck
+        await self._act.clean_up()
 
     @property
-    def _is_complete(self) -> bool:
-        return self._has_killed and self._tally.handled == len(self._plan.events)
+    def _is_over(self) -> bool:
+        return self._has_killed and self._act.is_complete
 
     @property
     def _is_stuck(self) -> bool:
         return time.monotonic() - self._moved_at > self._plan.patience
 
-    @property
-    def _is_time_to_kill(self) -> bool:
-        return not self._has_killed and 2 * self._tally.handled >= len(self._plan.events)
-
-    def _look(self) -> None:
+    async def _look(self) -> None:
         self._fleet.check_alive()
-        self._tally.add(self._fleet.poll())
-        published, handled = len(self._publishing.published), self._tally.handled
-        if published + handled > self._done:
+        await self._act.look(self._fleet.poll())
+        entered, ended = self._act.entered, self._act.ended
+        if entered + ended > self._done:
             self._moved_at = time.monotonic()
-        self._done = published + handled
-        self._display.show(
-            published=published, handled=handled, redelivered=self._tally.redelivered
-        )
+        self._done = entered + ended
+        self._display.show(entered=entered, ended=ended, repeated=self._act.repeated)
 
     async def _kill_one(self) -> None:
         victim = await self._fleet.kill_one()
         self._display.note(
             f"killed {victim.plan.name} (pid {victim.pid}) after "
-            f"{counted(self._tally.handled, 'event')}; its leases end within "
+            f"{counted(self._act.ended, self._act.noun)}; its leases end within "
             f"{self._plan.visibility:g} s"
         )
+        await self._act.after_kill(victim.plan.name)
         replacement = await self._fleet.replace(victim)
         self._display.note(f"started {replacement.plan.name} (pid {replacement.pid}) in its place")
-
-    async def _wait_for_clean_up(self) -> None:
-        """Wait until the database is empty: a killed acknowledgement is repeated by others."""
-        patience = 5.0 + 2 * self._plan.visibility
-        for _ in range(round(patience / CLEAN_UP_TICK)):
-            left = await self._database.leftovers()
-            if not left.messages and not left.locks:
-                return
-            await asyncio.sleep(CLEAN_UP_TICK)
