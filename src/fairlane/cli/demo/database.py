@@ -31,12 +31,13 @@ class Database:
     async def server_name(self) -> str:
         """Return where the server is and what it says it is, without the password."""
         client = self.driver.client
-        hosts = ",".join(f"{host}:{port}" for host, port in sorted(client.nodes))
         try:
-            version = (await client.admin.command("buildInfo"))["version"]
+            version = f"says version {(await client.admin.command('buildInfo'))['version']}"
         except OperationFailure:
-            return f"{hosts} (does not tell its version)"
-        return f"{hosts} (says version {version})"
+            version = "does not tell its version"
+        # A client knows its servers only after a command.
+        hosts = ",".join(f"{host}:{port}" for host, port in sorted(client.nodes))
+        return f"{hosts} ({version})"
 
     async def ping(self) -> None:
         with pymongo.timeout(PING_TIMEOUT):
