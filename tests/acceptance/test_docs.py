@@ -70,6 +70,7 @@ RUNS = {
         prints=("sent to ann attempt 1", "sent to bob attempt 1"),
         stop_after="sent to bob attempt 1\n",
     ),
+    "blocking_jobs.py": Run(prints=("sent to ann", "delayed 1 done 1")),
     "blocking_threads.py": Run(prints=("done 4",)),
     "pool.py": Run(
         prints=("shipped order-42 2000", "shipped order-42 20"), stop_after="shipped order-42 20\n"
@@ -122,6 +123,7 @@ WEB_APPS = {
         path="/orders/42", event=None, answer={"seq": 1}, prints="open: AsyncJobQueue\n"
     ),
 }
+TUTORIALS = {"shop.py"}
 
 Prepare = Callable[[str], Path]
 Claim = Callable[..., Awaitable[Lease[Any]]]
@@ -147,7 +149,9 @@ def environment(fairlane_url: str) -> dict[str, str]:
 
 
 def test_every_example_is_run() -> None:
-    assert {path.name for path in EXAMPLES.glob("*.py")} == RUNS.keys() | WEB_APPS.keys()
+    assert {
+        path.name for path in EXAMPLES.glob("*.py")
+    } == RUNS.keys() | WEB_APPS.keys() | TUTORIALS
 
 
 def test_every_example_stands_on_a_page() -> None:
@@ -242,6 +246,33 @@ def test_web_application_handles_what_is_posted_and_stops_on_sigterm(
         process.send_signal(signal.SIGTERM)
         process.communicate(timeout=SECONDS)
     assert process.returncode in {0, -signal.SIGTERM}  # uvicorn raises the signal again at its end
+
+
+def test_each_step_of_the_tutorial_on_jobs_prints_what_the_page_says(
+    prepare: Prepare, environment: dict[str, str]
+) -> None:
+    script, page = prepare("shop.py"), (DOCS / "tutorial" / "jobs.md").read_text()
+    steps = re.findall(r"bin/python shop\.py (\w+)\n```\n\n```text\n(.*?)```", page, re.DOTALL)
+    for step, text in steps:
+        before, is_stopped, after = text.partition("^C\n")
+        with _started([sys.executable, str(script), step], environment) as process:
+            printed = _until_all(process, before.splitlines()) if is_stopped else []
+            if is_stopped:
+                process.send_signal(signal.SIGINT)
+            printed += process.communicate(timeout=SECONDS)[0].splitlines()
+        assert process.returncode == 0
+        assert set((before + after).splitlines()) <= set(printed), f"{step}: {printed}"
+    assert [step for step, _ in steps] == ["order", "order", "look", "work", "look"]
+
+
+def _until_all(process: subprocess.Popen[str], expected: list[str]) -> list[str]:
+    """Read until each of these lines has come, in whatever order and with others between them."""
+    printed: list[str] = []
+    while not set(expected) <= set(printed) and process.stdout is not None:
+        line = process.stdout.readline()
+        assert line, f"it has ended after {printed}"
+        printed.append(line.rstrip("\n"))
+    return printed
 
 
 def _free_port() -> int:
