@@ -1,45 +1,32 @@
-"""Explore a small scene completely: every schedule, with at most so many faults anywhere."""
+"""Explore a small scene completely: every schedule, with at most so many faults anywhere.
 
-from collections.abc import Awaitable, Callable, Mapping
+Only moves are played of which it is not known yet what they do. What a move does depends on the
+documents, on the clock, and on what the one who makes it has met, not on what others have read: so
+it is known if it was made once where these were the same (`Tree.foreseen`).
+"""
+
 from dataclasses import dataclass, field
 from unittest.mock import patch
 
 from fairlane.transport import _claim
-from property.actors import (
-    Actor,
-    Fate,
-    Program,
-    cancel,
-    cancel_after,
-    crash_after,
-    crash_before,
-    go,
-    lose_reply,
-    number_ids,
-    own_hex,
-    refuse,
-    refuse_for_good,
-)
-from property.footprint import Footprint
-from property.scenes import EXPIRY
-from property.schedule_tree import Move, Node, Redundant, Tree
-from property.scheduler import run, seat
-from property.world import MemoryStage, World
+from property.actors import own_hex
+from property.moments import Move, Outcome
+from property.play import Play, Scene
+from property.schedule_tree import Arrival, Tree
+from property.world import MemoryStage
 
 __all__ = ("Explored", "Scene", "explore", "replay")
-
-Scene = Callable[[World], Awaitable[Mapping[str, Program]]]
-"""Prepares a world and returns who acts in it: programs by their names."""
-
-FAULTS = (crash_after, cancel, cancel_after, lose_reply, refuse, refuse_for_good)
-FATES: dict[str, Fate] = {fate.__name__: fate for fate in (go, *FAULTS, crash_before)}
-JUMP = Move("clock", "jump")
-"""The clock jumps past every lease: a fault like the others."""
 
 
 @dataclass(slots=True)
 class Explored:
-    """What an exploration has played, and how it ended each time."""
+    """What an exploration has found, and how it ended each time.
+
+    Attributes:
+        schedules: how many came to their end, played or foreseen.
+        redundant: how many were given up because all that could follow had been explored.
+        endings: what tells the ends apart; each of them was judged.
+    """
 
     schedules: int = 0
     redundant: int = 0
@@ -56,26 +43,23 @@ async def explore(
         faults: how many may strike in one schedule.
         is_pruned: leave out schedules that differ only in the order of moves that do not meet.
     """
-    stage, tree = MemoryStage(is_recent=is_recent), Tree(is_pruned=is_pruned)
-    explored = Explored()
-    is_more = True
+    stage = MemoryStage(is_recent=is_recent)
     with patch.object(_claim, "uuid4", OwnId):
-        while is_more:
-            play = Play(stage, tree, faults=faults)
-            try:
-                explored.endings.add(await play.run(scene))
-                explored.schedules += 1
-            except Redundant:
-                explored.redundant += 1
-            is_more = tree.go_on()
-    return explored
+        play = await Play.begun(stage, scene)
+        tree = Tree(play.moment(faults), is_pruned=is_pruned)
+        exploration = Exploration(tree, Player(stage, scene, play))
+        await exploration.run()
+    return exploration.explored
 
 
 async def replay(scene: Scene, moves: str, *, is_recent: bool = True) -> None:
     """Play one schedule, given as `explore` prints it, and let it end without further faults."""
-    tree = Tree()
-    tree.path = [Node([move], {}, move=move) for move in map(Move.parsed, moves.split())]
-    await Play(MemoryStage(is_recent=is_recent), tree, faults=0).run(scene)
+    play = await Play.begun(MemoryStage(is_recent=is_recent), scene)
+    for move in map(Move.parsed, moves.split()):
+        await play.make(move)
+    while waiting := play.waiting():
+        await play.make(Move(waiting[0]))
+    await play.judge()
 
 
 class OwnId:
@@ -85,92 +69,69 @@ class OwnId:
         self.hex = own_hex()
 
 
-class Play:
-    """One schedule: first the path of the tree, then always the first move that is new."""
+class Player:
+    """Plays what it is told to, and goes on from where it is if that lies on the way."""
 
-    def __init__(self, stage: MemoryStage, tree: Tree, *, faults: int) -> None:
+    def __init__(self, stage: MemoryStage, scene: Scene, play: Play) -> None:
         self._stage = stage
+        self._scene = scene
+        self._play: Play | None = play
+        self._moves: list[Move] = []
+
+    async def outcome(self, moves: list[Move]) -> Outcome:
+        """Make these moves and tell what the last of them has led to."""
+        *before, last = moves
+        play = await self._brought(before)
+        self._moves.append(last)
+        return await play.observe(last)
+
+    async def judge(self, moves: list[Move]) -> None:
+        """Judge the schedule that has these moves and no more."""
+        play = await self._brought(moves)
+        self._play = None
+        await play.judge()
+
+    async def end(self) -> None:
+        if self._play is not None:
+            await self._play.end()
+
+    async def _brought(self, moves: list[Move]) -> Play:
+        if self._play is None or self._moves != moves[: len(self._moves)]:
+            await self.end()
+            self._play, self._moves = await Play.begun(self._stage, self._scene), []
+        for move in moves[len(self._moves) :]:
+            self._moves.append(move)
+            await self._play.make(move)
+        return self._play
+
+
+class Exploration:
+    def __init__(self, tree: Tree, player: Player) -> None:
+        self.explored = Explored()
         self._tree = tree
-        self._faults = faults
-        self._number = 0
-        self._asleep: dict[Move, Footprint] = {}
-        self._cast: list[Actor] = []
+        self._player = player
 
-    async def run(self, scene: Scene) -> int:
-        """Play and judge; return what tells this ending from others."""
-        number_ids()
-        self._world = await self._stage.fresh()
-        programs = await seat(self._world, await scene(self._world))
-        self._cast = list(programs)
-        try:
-            await run(programs, self._turn)
-            ending = self._ending()
-            await self._world.expect_stats_agree()
-            await self._world.check()
-        except Redundant:
-            await self._end()
-            raise
-        except Exception as error:
-            error.add_note(f"moves: {' '.join(str(node.move) for node in self._tree.path)}")
-            raise
-        return ending
+    async def run(self) -> None:
+        """Walk the whole tree; the moves of a schedule that is not right are told with it."""
+        while self._tree.go_on():
+            moves = self._tree.moves
+            try:
+                await self._make_last(moves)
+            except Exception as error:
+                error.add_note(f"moves: {' '.join(map(str, moves))}")
+                raise
+        await self._player.end()
 
-    async def _turn(self, parked: list[Actor]) -> None:
-        if self._number == len(self._tree.path):
-            self._tree.arrive(self._state(), self._options(parked), self._asleep)
-        node = self._tree.path[self._number]
-        self._number += 1
-        assert node.move is not None
-        footprint = await self._make(node.move)
-        node.made[node.move] = footprint
-        self._asleep = node.asleep_after(footprint)
+    async def _make_last(self, moves: list[Move]) -> None:
+        outcome = self._tree.foreseen() or await self._player.outcome(moves)
+        arrival = self._tree.arrive(outcome)
+        self.explored.redundant += arrival is Arrival.WHERE_ALL_IS_KNOWN
+        if arrival is Arrival.AT_THE_END:
+            self.explored.schedules += 1
+            await self._end(moves, outcome.ending)
 
-    def _options(self, parked: list[Actor]) -> list[Move]:
-        options = []
-        for actor in parked:
-            options.append(Move(actor.name))
-            if self._faults and not actor.is_paused:
-                options += [Move(actor.name, fate.__name__) for fate in FAULTS]
-                if actor.calls == 1:  # else a crash before the call is one after the call before
-                    options.append(Move(actor.name, crash_before.__name__))
-        return [*options, JUMP] if self._faults else options
-
-    async def _make(self, move: Move) -> Footprint:
-        before = self._world.clock()
-        self._stage.observe()
-        self._world.log.footprint = Footprint()
-        await self._perform(move)
-        footprint = self._stage.observe()
-        footprint.add_notes(self._world.log.footprint)
-        footprint.is_fault = move.is_fault
-        footprint.is_seen_by_all = self._world.clock() != before
-        return footprint
-
-    async def _perform(self, move: Move) -> None:
-        self._faults -= move.is_fault
-        if move == JUMP:
-            self._world.clock.advance(EXPIRY)
-            return
-        actor = next((actor for actor in self._cast if actor.name == move.actor), None)
-        if actor is None or actor.parked_at is None:
-            raise ValueError(f"{move.actor} has no move now")
-        actor.note(self._world.clock())
-        await actor.meet(FATES[move.fate])
-
-    def _state(self) -> int:
-        """Return what all that can still happen depends on, and what the judge will say of it."""
-        actors = tuple(actor.state() for actor in self._cast)
-        return hash((self._faults, actors, self._ending()))
-
-    def _ending(self) -> int:
-        """Return what tells this moment from others for somebody who has not seen how it came."""
-        log, clock = self._world.log.state(), self._world.clock()
-        return hash((log, clock, self._world.lookout.state(), self._stage.contents()))
-
-    async def _end(self) -> None:
-        """Let everybody die who is in the middle of something."""
-        for actor in self._cast:
-            while actor.parked_at is not None:
-                await actor.meet(crash_before)
-            assert actor.task is not None
-            actor.task.exception()
+    async def _end(self, moves: list[Move], ending: int) -> None:
+        """Judge this end unless one like it was judged already."""
+        if ending not in self.explored.endings:
+            self.explored.endings.add(ending)
+            await self._player.judge(moves)

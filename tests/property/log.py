@@ -39,19 +39,20 @@ class Log:
         self._redrives_at_work = 0
         self._tick = 0
 
-    def publishing(self, group_id: str) -> int:
+    def publishing(self, group_id: str, publisher: str = "") -> int:
         """Note the call of a publish; return an event for it."""
         self._touch(reads=("publish returned",), writes=("publish called",))
         event = len(self.stories)
-        self.stories[event] = Story(event, group_id, self._note(f"publish {event} to {group_id}"))
+        called = self._note(f"publish {event} to {group_id}")
+        self.stories[event] = Story(event, group_id, called, publisher=publisher)
         return event
 
-    def publishing_many(self, group_ids: Iterable[str]) -> list[int]:
+    def publishing_many(self, group_ids: Iterable[str], publisher: str = "") -> list[int]:
         """Note the call of a publish of several messages; those of a group keep their order."""
         latest: dict[str, int] = {}
         events = []
         for group_id in group_ids:
-            event = self.publishing(group_id)
+            event = self.publishing(group_id, publisher)
             self.stories[event].after = latest.get(group_id)
             latest[group_id] = event
             events.append(event)

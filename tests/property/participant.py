@@ -44,12 +44,12 @@ class Participant:
     ) -> int:
         """Publish, for the first time unless an event is given, and return the event."""
         if event is None:
-            event = self._log.publishing(group_id)
+            event = self._log.publishing(group_id, self.name)
         self._log.published(event, await self.transport.publish(group_id, event, **options))
         return event
 
     async def publish_many(self, *group_ids: str) -> list[int]:
-        events = self._log.publishing_many(group_ids)
+        events = self._log.publishing_many(group_ids, self.name)
         seqs = await self.transport.publish_many(list(zip(group_ids, events, strict=True)))
         for event, seq in zip(events, seqs, strict=True):
             self._log.published(event, seq)

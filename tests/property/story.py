@@ -24,11 +24,13 @@ class Story:
     redrives: int = 0
     after: int | None = None
     """The event before it in its group, if both were published by one call."""
+    publisher: str = ""
 
     def state(self) -> object:
         """Return what the judge may still want to know of it, but for the order of things."""
         tried, seqs = tuple(sorted(self.tried)), frozenset(self.seqs)
-        return self.is_published, bool(self.delivered), seqs, self.settled_by, tried, self.redrives
+        known = self.publisher, self.is_published, bool(self.delivered), seqs
+        return *known, self.settled_by, tried, self.redrives
 
     @property
     def is_published(self) -> bool:

@@ -14,6 +14,8 @@ from fairlane.transport._settle import Settler
 from property import programs
 from property.actors import Program
 from property.explorer import Scene, explore, replay
+from property.moments import Outcome
+from property.schedule_tree import Tree
 from property.small_scenes import SCENES
 from property.spoiling import Change, Command, spoil, without
 from property.world import World
@@ -50,6 +52,23 @@ async def test_schedules_left_out_end_like_others_that_were_played(scene: Scene)
     everything = await explore(scene, is_pruned=False)
     assert pruned.schedules < everything.schedules / 5
     assert pruned.endings == everything.endings
+
+
+async def test_what_is_foreseen_is_what_happens(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Play what would have been foreseen, and compare."""
+    known: dict[object, Outcome] = {}
+    compared = 0
+
+    def compare(self: Tree, outcome: Outcome) -> None:
+        nonlocal compared
+        cause = self._cause()
+        compared += cause in known
+        assert known.setdefault(cause, outcome) == outcome
+
+    monkeypatch.setattr(Tree, "_learn", compare)
+    monkeypatch.setattr(Tree, "foreseen", lambda _: None)
+    await explore(SCENES["two_workers_on_one_group"])
+    assert compared > 1_000
 
 
 def keeping_the_token(update: Any) -> Any:

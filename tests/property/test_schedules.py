@@ -10,7 +10,7 @@ from property.world import MemoryStage, Stage
 
 pytestmark = pytest.mark.usefixtures("silence")
 
-IN_MEMORY = 1_500
+IN_MEMORY = 500
 ON_SERVER = 8
 OF_EACH_SCENE = 5
 

@@ -192,6 +192,7 @@ class MemoryStage:
         self.leftovers: tuple[str, ...] = PARTS
         self._is_recent = is_recent
         self._is_followed = False
+        self._partitions = 1
         self._database = MemoryDatabase()
         self._transports: list[tuple[Transport, Wire]] = []
 
@@ -202,7 +203,7 @@ class MemoryStage:
         return World(self, Log(self.clock))
 
     async def divide(self, partitions: int, *, is_followed: bool) -> None:
-        self._is_followed = is_followed
+        self._is_followed, self._partitions = is_followed, partitions
         self._database.divide(partitions)
         for transport, _ in self._transports:
             _keep_time(transport, self.clock if is_followed else None)
@@ -224,6 +225,7 @@ class MemoryStage:
             transport = self._database.transport(clock=self.clock)
             _keep_time(transport, self.clock if self._is_followed else None)
             self._transports.append(await _wired(transport, is_recent=self._is_recent))
+            _begin_anew(transport, self._partitions)
         return self._transports[number]
 
 
@@ -287,8 +289,8 @@ def _keep_time(transport: Transport, clock: ManualClock | None) -> None:
 
 
 def _begin_anew(transport: Transport, partitions: int) -> None:
-    """Let a transport of an earlier world be as one that has just read the settings."""
+    """Let a transport be as one that read the settings when the world began."""
     store: Any = transport._store
     store.partitioning = Partitioning.stored({"partitions": partitions})
-    store._reread_at = store._monotonic() + REREAD
+    store._reread_at = START + REREAD
     let_walk(transport)
