@@ -40,7 +40,7 @@ def run(fairlane_url: str, db_name: str, janitor: Server) -> Iterator[Run]:
 
 @pytest.fixture
 async def filled(connect: Any, db_name: str) -> None:
-    """Two dead letters in one group, one in another, and two failed jobs of different types."""
+    """Two dead letters in one group, one in another, two failed jobs of different types, and one ready."""
     client = connect("pymongo")
     async with AsyncMongoTransport[Any](client, db_name) as transport:
         await transport.publish_many([("a", {"n": 1}), ("a", {"n": 2}), ("b", {"n": 3})])
@@ -51,6 +51,7 @@ async def filled(connect: Any, db_name: str) -> None:
         await queue.enqueue({"to": "bob"}, "thumb")
         while job := await queue.claim():
             await queue.fail(job, error="no such address")
+        await queue.enqueue({"to": "cid"}, "email")
 
 
 def objects(result: Result) -> list[dict[str, Any]]:
@@ -123,6 +124,7 @@ def test_dead_letters_are_listed_shown_and_redriven(run: Run) -> None:
 @pytest.mark.usefixtures("filled")
 def test_failed_jobs_are_listed_shown_and_redriven(run: Run) -> None:
     (email,) = objects(run("dead", "list", "--type", "email", "--json"))
+    assert len(objects(run("dead", "list", "--jobs", "--json"))) == 2  # and not what is ready
     assert email.items() >= {"last_error": "no such address", "attempts": 1}.items()
     (shown,) = objects(run("dead", "show", email["id"], "--jobs", "--json"))
     assert (shown["payload"], shown["state"]) == ({"to": "ann"}, "failed")
@@ -132,7 +134,7 @@ def test_failed_jobs_are_listed_shown_and_redriven(run: Run) -> None:
     run("dead", "redrive", email["id"], "--jobs", status=1)
     assert run("dead", "redrive", "--jobs", "--all").stdout == "1\n"
     (stats,) = objects(run("stats", "--json"))
-    assert (stats["jobs"]["ready"], stats["jobs"]["failed"]) == (2, 0)
+    assert (stats["jobs"]["ready"], stats["jobs"]["failed"]) == (3, 0)
 
 
 def test_repair_makes_a_message_claimable_whose_publisher_died(

@@ -8,10 +8,13 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from pymongo import MongoClient
+
+from fairlane.cli.publish import CHUNK
 
 FAIRLANE = [sys.executable, "-m", "fairlane"]
 SECONDS = 45
@@ -84,6 +87,20 @@ def test_a_reader_that_has_gone_ends_the_watch_quietly(start: Start) -> None:
     assert watching.stderr is not None
     assert watching.stderr.read() == ""
     assert watching.wait(SECONDS) == 141
+
+
+def test_a_reader_that_has_gone_does_not_keep_a_file_from_being_published(
+    start: Start, janitor: Server, db_name: str, tmp_path: Path
+) -> None:
+    events = tmp_path / "events.jsonl"
+    events.write_text('{"group": "g", "event": 1}\n' * (CHUNK + 1))
+    publishing = start("publish", "--input", str(events), "--prefix", "other")
+    assert publishing.stdout is not None
+    publishing.stdout.close()
+    assert publishing.stderr is not None
+    assert publishing.stderr.read() == ""
+    assert publishing.wait(SECONDS) == 0
+    assert janitor[db_name].other_messages.count_documents({}) == CHUNK + 1
 
 
 def test_a_server_that_is_not_there_is_named_without_a_traceback(start: Start) -> None:

@@ -1,7 +1,6 @@
 """How an operator's command ends: its exit status, and one line for every expected error."""
 
 import asyncio
-import os
 import signal
 import sys
 from collections.abc import Coroutine
@@ -27,7 +26,6 @@ __all__ = (
     "brief",
     "complain",
     "conclude",
-    "forget_output",
 )
 
 OK = 0
@@ -81,7 +79,6 @@ def _status(name: str, work: Coroutine[Any, Any, int], interrupted: int) -> int:
     except asyncio.CancelledError:
         return TERMINATED
     except BrokenPipeError:
-        forget_output()
         return PIPE_CLOSED
     except EXPECTED as error:
         return _failed(name, error)
@@ -106,7 +103,6 @@ async def _terminable(work: Coroutine[Any, Any, int]) -> int:
 
 def _failed(name: str, error: Exception) -> int:
     if isinstance(error, OSError) and not isinstance(error, FairlaneError):
-        forget_output()  # a full disk: the interpreter would try again
         complain(name, f"cannot write: {error.strerror}")
         return FAILED
     complain(name, _explained(error) if isinstance(error, PyMongoError) else str(error))
@@ -120,12 +116,3 @@ def _explained(error: PyMongoError) -> str:
             f"where the server wants one: {brief(error)}"
         )
     return f"the server failed: {brief(error)}"
-
-
-def forget_output() -> None:
-    """Let all further output, and what the interpreter flushes at its end, go nowhere."""
-    with suppress(OSError, ValueError):
-        output = sys.stdout.fileno()
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, output)
-        os.close(nowhere)

@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -9,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from fairlane import checks
-from fairlane.cli.outcome import OK, Refused, conclude, forget_output
+from fairlane.cli.outcome import OK, Refused, conclude
 from fairlane.cli.target import URL, Db, Prefix, Target, Timeout, Url, opened
 from fairlane.cli.text import event_of, json_line
 from fairlane.errors import ConfigurationError
@@ -103,11 +104,9 @@ async def _publish(target: Target, given: _Given, message_id: str | None, as_jso
 
 def _show(items: Iterable[Item], seqs: Iterable[int], as_json: bool) -> None:
     """Print the numbers. If the reader of a pipe has gone, the rest is published all the same."""
-    try:
+    with suppress(BrokenPipeError):
         for item, seq in zip(items, seqs, strict=True):
             typer.echo(json_line({"seq": seq, "group_id": item.group}) if as_json else str(seq))
-    except BrokenPipeError:
-        forget_output()
 
 
 def _items(group: str | None, event: str | None, source: Path | None, priority: int) -> list[Item]:
