@@ -106,7 +106,7 @@ async def test_hundred_extensions_at_once_are_two_writes_and_the_second_is_the_l
         async with anyio.create_task_group() as group:
             group.start_soon(ctx.extend, 50)
             await anyio.sleep(0.5)
-            await at_once(ctx, *range(200, 300))
+            await at_once(ctx, *range(250, 300), *range(200, 250))
 
     scene = scene_with(side, work)
     async with scene.pool():
