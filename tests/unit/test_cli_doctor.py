@@ -23,7 +23,7 @@ from fairlane.cli.target import Target
 from fairlane.errors import ConfigurationError, ServerUnreachable
 from fairlane.lease.strategy import Strategy
 
-PRIMARY = {"setName": "rs0", "isWritablePrimary": True, "maxWireVersion": 25}
+PRIMARY = {"setName": "rs0", "ismaster": True, "maxWireVersion": 25}
 BUILD = {"version": "8.0.4"}
 LOCKS = {"locks": schema.LOCK_INDEXES}
 
@@ -63,7 +63,7 @@ def test_url_connection_and_credentials_are_told_apart(error: Any, steps: list[s
         ({"msg": "isdbgrid", "ismaster": True, "maxWireVersion": 9}, BUILD, "ok", "sharded"),
         ({"ismaster": True, "maxWireVersion": 8}, BUILD, "warning", "standalone"),
         (PRIMARY, {**BUILD, "secantusVersion": "0.7.0b3"}, "warning", "SecantusDB 0.7.0b3"),
-        ({**PRIMARY, "isWritablePrimary": False}, BUILD, "error", "replica set"),
+        ({**PRIMARY, "ismaster": False}, BUILD, "error", "replica set"),
         ({**PRIMARY, "maxWireVersion": 7}, {"version": "4.0.28"}, "error", "4.0.28"),
     ],
 )

@@ -35,20 +35,29 @@ async def examine(
     """Do all checks. Nothing is changed but the probe's own collection, which is dropped."""
     note(_library())
     async with AsyncExitStack() as stack:
-        try:
-            deployment = await stack.enter_async_context(opened(target))
-        except EXPECTED as error:
-            for finding in unreached(target, error):
-                note(finding)
+        deployment = await _reach(stack, target, note)
+        if deployment is None:
             return
-        for finding in await way(deployment):
-            note(finding)
         note(await _told("server", server(deployment)))
         note(await _told("clock", clock(deployment, wall)))
         note(await _told("settings", settings(deployment)))
         note(await _told("indexes", indexes(deployment)))
         note(await _told("strategy", strategy(deployment, wanted)))
         await _probe(deployment, note, wanted)
+
+
+async def _reach(stack: AsyncExitStack, target: Target, note: Note) -> Deployment | None:
+    """Go the way to the server, and tell how far it goes."""
+    try:
+        deployment = await stack.enter_async_context(opened(target))
+        findings = await way(deployment)
+    except EXPECTED as error:
+        for finding in unreached(target, error):
+            note(finding)
+        return None
+    for finding in findings:
+        note(finding)
+    return deployment
 
 
 async def _probe(deployment: Deployment, note: Note, wanted: Strategy) -> None:

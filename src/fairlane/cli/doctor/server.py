@@ -19,7 +19,8 @@ Reply = Mapping[str, Any]
 
 async def server(deployment: Deployment) -> Finding:
     admin = deployment.driver.client.get_database("admin")
-    return judge_server(await admin.command("hello"), await admin.command("buildInfo"))
+    # `hello` is not known before MongoDB 4.4.2
+    return judge_server(await admin.command("isMaster"), await admin.command("buildInfo"))
 
 
 def judge_server(hello: Reply, build: Reply) -> Finding:
@@ -51,7 +52,7 @@ def _name(build: Reply) -> str:
 def _judgement(hello: Reply, build: Reply, wire_version: int) -> tuple[Status, str | None]:
     if wire_version < OLDEST_WIRE_VERSION:
         return "error", "Fairlane needs MongoDB 4.2 or later"
-    if not hello.get("isWritablePrimary", hello.get("ismaster", False)):
+    if not hello.get("ismaster"):
         return "error", "this is no primary: name the replica set in the URL, no directConnection"
     if "secantusVersion" in build:
         return "warning", "it is there for tests and demos; production needs MongoDB"
