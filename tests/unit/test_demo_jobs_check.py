@@ -281,6 +281,12 @@ def test_two_jobs_of_one_key_at_once_are_duplicated() -> None:
     assert kinds(rivals(second_at=5)) == ["duplicated"]
 
 
+def test_a_second_job_of_a_key_whose_first_has_not_ended_is_duplicated() -> None:
+    evidence = rivals(second_at=25)
+    stored = [replace(job, state="pending") if job.id == "q1" else job for job in evidence.stored]
+    assert kinds(replace(evidence, stored=stored)) == ["stuck", "duplicated"]
+
+
 def test_two_jobs_of_one_key_one_after_the_other_are_fine() -> None:
     assert kinds(rivals(second_at=25)) == []
 
@@ -333,6 +339,14 @@ def test_a_tick_that_is_started_after_its_end_is_found() -> None:
 
 def test_a_tick_that_is_left_without_an_end_is_found() -> None:
     assert of_ticks(*TICKS, ends=[settle(TICKING_ID, 2, 41)]) == ["not_once"]
+
+
+def test_the_last_tick_need_not_have_ended_when_the_workers_stop() -> None:
+    assert of_ticks(*TICKS, ends=[settle(TICKING_ID, 1, 21)]) == []
+
+
+def test_a_tick_whose_lease_is_older_than_the_last_is_unfenced() -> None:
+    assert of_ticks(tick(1000, 2, 10, 20), tick(1500, 1, 30, 40)) == ["unfenced"]
 
 
 def test_a_tick_that_comes_after_a_later_one_is_found() -> None:

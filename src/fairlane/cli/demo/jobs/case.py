@@ -65,16 +65,16 @@ class Case:
     @property
     def enqueued_at(self) -> int:
         """When the call began that made the job."""
-        return min(call.started_at for call in self._makers)
+        return self._maker.started_at
 
     @property
     def stored_at(self) -> int:
         """When the job was there for certain."""
-        return min(call.returned_at for call in self._makers)
+        return self._maker.returned_at
 
     @property
-    def _makers(self) -> Sequence[Placed]:
-        return [call for call in self.placed if call.is_created] or self.placed
+    def _maker(self) -> Placed:
+        return next((call for call in self.placed if call.is_created), self.placed[0])
 
     @property
     def endings(self) -> list[Settlement]:
