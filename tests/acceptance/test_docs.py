@@ -211,8 +211,8 @@ async def test_storage_reference_names_every_field_of_a_job(fairlane_url: str) -
 def test_storage_reference_names_every_index() -> None:
     page = (DOCS / "reference" / "storage.md").read_text()
     locks = (*schema.LOCK_INDEXES, schema.TOKEN_INDEX)
-    indexes = (*schema.MESSAGE_INDEXES, *locks, *schema.DEAD_INDEXES)
-    indexes += (*schema.JOB_INDEXES, *schema.HISTORY_INDEXES)
+    of_jobs = (*schema.JOB_INDEXES, *schema.HISTORY_INDEXES)
+    indexes = (*schema.MESSAGE_INDEXES, *locks, *schema.DEAD_INDEXES, *of_jobs)
     keys = [
         ", ".join(f"{field}: {direction}" for field, direction in index.document["key"].items())
         for index in indexes
