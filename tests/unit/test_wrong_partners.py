@@ -55,7 +55,7 @@ A_SOURCE = "source must be an AsyncMongoTransport, another Source, or an AsyncJo
         (JobQueue(nothing), handle, f"{A_SOURCE} with a Jobs registry: JobQueue blocks"),
         (None, handle, f"{A_SOURCE} with a Jobs registry: NoneType has no claim"),
     ],
-    ids=repr,
+    ids=lambda given: given if isinstance(given, str) else type(given).__name__,
 )
 def test_pool_says_what_it_got_and_what_goes_together(source: Any, handler: Any, said: str) -> None:
     with pytest.raises(ConfigurationError) as raised:
