@@ -40,7 +40,7 @@ def run(fairlane_url: str, db_name: str, janitor: Server) -> Iterator[Run]:
 
 @pytest.fixture
 async def filled(connect: Any, db_name: str) -> None:
-    """Two dead letters in one group, one in another, two failed jobs of different types, and one ready."""
+    """Dead letters in two groups, failed jobs of two types, and one that is ready."""
     client = connect("pymongo")
     async with AsyncMongoTransport[Any](client, db_name) as transport:
         await transport.publish_many([("a", {"n": 1}), ("a", {"n": 2}), ("b", {"n": 3})])
@@ -207,17 +207,30 @@ def test_doctor_says_which_settings_make_no_sense(run: Run, janitor: Server, db_
     assert "'many'" in run("stats", status=2).stderr
 
 
+class Findings(dict[str, Finding]):
+    def note(self, finding: Finding) -> None:
+        self[finding.check] = finding
+
+
+async def test_who_may_not_write_is_told_so_and_nothing_is_left(
+    fairlane_url: str, db_name: str, janitor: Server, fail_command: Any
+) -> None:
+    found = Findings()
+    await fail_command("insert", errorCode=13)
+    await examine(Target(url=fairlane_url, db_name=db_name), found.note)
+    assert found["write concern"].status == "warning"
+    assert "readWrite" in (found["write concern"].advice or "")
+    assert "atomicity" not in found
+    assert janitor[db_name].list_collection_names() == []
+
+
 @pytest.mark.parametrize("offset", [-300.0, 300.0])
 async def test_doctor_reports_how_far_this_machines_clock_is_off(
     fairlane_url: str, db_name: str, offset: float
 ) -> None:
-    found: dict[str, Finding] = {}
-
-    def note(finding: Finding) -> None:
-        found[finding.check] = finding
-
+    found = Findings()
     target = Target(url=fairlane_url, db_name=db_name)
-    await examine(target, note, wall=lambda: time.time() + offset)
+    await examine(target, found.note, wall=lambda: time.time() + offset)
     assert found["clock"].status == "warning"
     assert found["clock"].data["skew"] == pytest.approx(offset, abs=1.0)
     assert "NTP" in (found["clock"].advice or "")

@@ -52,6 +52,7 @@ def alike(printed: str) -> list[str]:
         text = re.sub(r"[0-9a-f]{32}", "ID", line)
         text = re.sub(r"find_one_and_update|update_one", "COMMAND", text)
         text = re.sub(r"(database|connection) +\S+", r"\1 NAME", text)
+        text = re.sub("ahead of|behind", "BESIDE", text)
         text = re.sub(r"\d[\d,.:]*", "N", text)
         text = " ".join(re.sub("─+", "─", text).split())
         if text and not OF_THE_SERVER.match(text):

@@ -2,11 +2,13 @@
 
 import json
 from collections.abc import Mapping, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from pymongo.errors import AutoReconnect, OperationFailure
+from pymongo.errors import AutoReconnect, NetworkTimeout, OperationFailure
 from pymongo.operations import IndexModel
+from pymongo.write_concern import WriteConcern
 from typer.testing import CliRunner
 
 from fairlane import schema
@@ -14,7 +16,7 @@ from fairlane.cli.app import app
 from fairlane.cli.doctor import command
 from fairlane.cli.doctor.examination import Note, failure
 from fairlane.cli.doctor.finding import Finding, Status, worst
-from fairlane.cli.doctor.probe import CLAIMERS, DOCUMENTS, Claims, judge_claims
+from fairlane.cli.doctor.probe import CLAIMERS, DOCUMENTS, Claims, judge_claims, write_concern
 from fairlane.cli.doctor.reaching import unreached
 from fairlane.cli.doctor.server import judge_server, judge_skew
 from fairlane.cli.doctor.stored import judge_indexes, judge_settings
@@ -176,6 +178,22 @@ def test_strategy_is_a_warning_where_the_better_one_lacks_its_index(
     finding = judge_strategy(chosen, may_update=may_update)
     assert finding.status == status
     assert said in finding.detail
+
+
+class Silent:
+    """A collection whose writes nobody acknowledges."""
+
+    async def insert(self, documents: object) -> None:
+        raise NetworkTimeout("timed out")
+
+
+async def test_a_write_that_no_majority_acknowledges_is_an_error() -> None:
+    client = SimpleNamespace(write_concern=WriteConcern(w=1, j=True))
+    deployment: Any = SimpleNamespace(driver=SimpleNamespace(client=client))
+    silent: Any = Silent()
+    finding = await write_concern(deployment, silent)
+    assert finding.status == "error"
+    assert finding.data["write_concern"] == {"w": "majority", "j": True}
 
 
 def claims(*leased: int, attempts: int = 1) -> Claims:

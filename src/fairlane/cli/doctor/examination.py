@@ -7,6 +7,7 @@ from contextlib import AsyncExitStack
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
+import pymongo
 from pymongo.errors import OperationFailure, PyMongoError
 
 from fairlane import __version__
@@ -26,6 +27,8 @@ from fairlane.lease.strategy import Strategy
 __all__ = ("Note", "examine", "failure")
 
 EXPECTED = (FairlaneError, PyMongoError)
+PATIENCE = 30.0
+"""Seconds for each check: a server that hangs must not keep the others from being told."""
 Note = Callable[[Finding], None]
 
 
@@ -61,18 +64,25 @@ async def _reach(stack: AsyncExitStack, target: Target, note: Note) -> Deploymen
 
 
 async def _probe(deployment: Deployment, note: Note, wanted: Strategy) -> None:
+    """Race only where a write is acknowledged: elsewhere no claim would end, or none is allowed."""
+    is_writable = False
     try:
         async with probing(deployment) as collection:
-            note(await _told("write concern", write_concern(deployment, collection)))
-            racing = atomicity(deployment.driver, collection, wanted)
-            note(await _told("atomicity", racing))
-    except PyMongoError as error:
-        note(failure("atomicity", error))
+            written = await _told("write concern", write_concern(deployment, collection))
+            note(written)
+            is_writable = written.status == "ok"
+            if is_writable:
+                racing = atomicity(deployment.driver, collection, wanted)
+                note(await _told("atomicity", racing))
+    except PyMongoError as error:  # it cannot be dropped
+        if is_writable:
+            note(failure("atomicity", error))
 
 
 async def _told(check: str, work: Awaitable[Finding]) -> Finding:
     try:
-        return await work
+        with pymongo.timeout(PATIENCE):
+            return await work
     except EXPECTED as error:
         return failure(check, error)
     except ExceptionGroup as group:
@@ -89,8 +99,8 @@ def failure(check: str, error: Any) -> Finding:
         return Finding(
             check=check,
             status="warning",
-            detail=f"this user may not look: {said}",
-            advice="let a user with the role readWrite on the database, or an administrator, look",
+            detail=f"this user may not do that: {said}",
+            advice="run this as a user with the role readWrite on the database",
         )
     return Finding(
         check=check,

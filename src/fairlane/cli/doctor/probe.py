@@ -19,7 +19,6 @@ from fairlane.cli.outcome import brief
 from fairlane.cli.target import Deployment
 from fairlane.driver import Collection, Document, Driver
 from fairlane.lease import commands
-from fairlane.lease.indexes import ensure_index
 from fairlane.lease.strategy import Leaser, Strategy
 
 __all__ = ("Claims", "atomicity", "judge_claims", "probing", "write_concern")
@@ -92,7 +91,7 @@ class Claims:
 async def atomicity(driver: Driver, collection: Collection, wanted: Strategy) -> Finding:
     """Let claimers race for the same documents, as workers do, and look whether two got one."""
     for model in (schema.LOCK_INDEXES[0], schema.TOKEN_INDEX):
-        await ensure_index(collection, model)
+        await collection.create_index(model)
     await collection.insert([_document(number) for number in range(DOCUMENTS)])
     leaser = Leaser(driver, wanted)
     await leaser.detect(collection)

@@ -36,7 +36,8 @@ def unreached(target: Target, error: FairlaneError | PyMongoError) -> Iterator[F
     """Return the steps that were taken, the last of which failed."""
     failed = step_of(error)
     for step in STEPS[: STEPS.index(failed)]:
-        yield Finding(check=step, status="ok", detail=str(target) if step == STEPS[0] else "")
+        said = str(target) if step == "configuration" else "a server answers"
+        yield Finding(check=step, status="ok", detail=said)
     said = brief(error) if isinstance(error, PyMongoError) else str(error)
     yield Finding(check=failed, status="error", detail=said, advice=ADVICE[failed])
 
