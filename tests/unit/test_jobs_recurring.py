@@ -97,7 +97,7 @@ async def test_tick_whose_leader_was_killed_is_run_by_another_one(
             else:
                 assert await side.reschedule(job, known, None)
                 ended.append(minutes(job))
-        clock.advance(1.0)
+        clock.advance(LEASE)
     assert ended == [float(number) for number in range(1, 21)]
     assert deaths == taken_over > 0
 
