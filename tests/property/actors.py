@@ -25,6 +25,7 @@ __all__ = (
     "lose_reply",
     "number_ids",
     "own_hex",
+    "own_key",
     "refuse",
     "refuse_for_good",
 )
@@ -35,8 +36,8 @@ Fate = Callable[["Actor", Call], Awaitable[Any]]
 Program = Callable[["Actor", Participant], Coroutine[Any, Any, object]]
 
 PAUSE = "pause"
-IDS: contextvars.ContextVar[Iterator[int]] = contextvars.ContextVar("IDS")
-"""The ids that a participant has not used yet."""
+IDS: contextvars.ContextVar[tuple[str, Iterator[int]]] = contextvars.ContextVar("IDS")
+"""The name of a participant, and the numbers of ids that it has not used yet."""
 
 
 class NotSent(Refused, AutoReconnect):
@@ -160,7 +161,7 @@ class Actor:
 
     def start(self, program: Coroutine[Any, Any, object]) -> None:
         context = contextvars.copy_context()
-        context.run(number_ids)
+        context.run(number_ids, self.name)
         self.task = asyncio.get_running_loop().create_task(program, context=context)
         self.task.add_done_callback(lambda _: self._changed.set())
 
@@ -172,14 +173,20 @@ def told(value: Any) -> object:
     return [told(each) for each in value] if isinstance(value, list) else value
 
 
-def number_ids() -> None:
+def number_ids(name: str = "") -> None:
     """Begin to number the ids of this participant."""
-    IDS.set(itertools.count())
+    IDS.set((name, itertools.count()))
 
 
 def own_hex() -> str:
     """Return an id that this participant has not had before, and has in every run."""
-    return f"{next(IDS.get()):032x}"
+    return f"{next(IDS.get()[1]):032x}"
+
+
+def own_key() -> str:
+    """Return such an id that nobody else has either."""
+    name, numbers = IDS.get()
+    return f"{name}-{next(numbers)}"
 
 
 async def nothing() -> None:

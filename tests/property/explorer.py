@@ -5,17 +5,25 @@ documents, on the clock, and on what the one who makes it has met, not on what o
 it is known if it was made once where these were the same (`Tree.foreseen`).
 """
 
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from unittest.mock import patch
 
+from fairlane.jobs import _claim as job_claim
+from fairlane.jobs import _enqueue
 from fairlane.transport import _claim
-from property.actors import own_hex
+from property.actors import Program, own_hex, own_key
 from property.moments import Move, Outcome
-from property.play import Play, Scene
+from property.play import AnyScene, Play, PlayedStage
 from property.schedule_tree import Arrival, Tree
-from property.world import MemoryStage
+from property.world import MemoryStage, World
 
 __all__ = ("Explored", "Scene", "explore", "replay")
+
+Scene = Callable[[World], Awaitable[Mapping[str, Program]]]
+"""Prepares a world of transports and returns who acts in it: programs by their names."""
 
 
 @dataclass(slots=True)
@@ -34,17 +42,23 @@ class Explored:
 
 
 async def explore(
-    scene: Scene, *, is_recent: bool = True, faults: int = 1, is_pruned: bool = True
+    scene: AnyScene,
+    *,
+    stage: PlayedStage | None = None,
+    is_recent: bool = True,
+    faults: int = 1,
+    is_pruned: bool = True,
 ) -> Explored:
     """Play every schedule with at most so many faults; raise what the judge finds, with its moves.
 
     Args:
+        stage: where the world of the scene is set up; None for one of transports.
         is_recent: the server has the commands that not every server has.
         faults: how many may strike in one schedule.
         is_pruned: leave out schedules that differ only in the order of moves that do not meet.
     """
-    stage = MemoryStage(is_recent=is_recent)
-    with patch.object(_claim, "uuid4", OwnId):
+    stage = stage or MemoryStage(is_recent=is_recent)
+    with own_ids():
         play = await Play.begun(stage, scene)
         tree = Tree(play.moment(faults), is_pruned=is_pruned)
         exploration = Exploration(tree, Player(stage, scene, play))
@@ -52,14 +66,33 @@ async def explore(
     return exploration.explored
 
 
-async def replay(scene: Scene, moves: str, *, is_recent: bool = True) -> None:
+async def replay(
+    scene: AnyScene,
+    moves: str,
+    *,
+    stage: PlayedStage | None = None,
+    is_recent: bool = True,
+) -> None:
     """Play one schedule, given as `explore` prints it, and let it end without further faults."""
-    play = await Play.begun(MemoryStage(is_recent=is_recent), scene)
-    for move in map(Move.parsed, moves.split()):
-        await play.make(move)
-    while waiting := play.waiting():
-        await play.make(Move(waiting[0]))
-    await play.judge()
+    with own_ids():
+        play = await Play.begun(stage or MemoryStage(is_recent=is_recent), scene)
+        for move in map(Move.parsed, moves.split()):
+            await play.make(move)
+        while waiting := play.waiting():
+            await play.make(Move(waiting[0]))
+        await play.judge()
+
+
+@contextmanager
+def own_ids() -> Iterator[None]:
+    """Let random ids be the same in every play of the same moves."""
+    keys = SimpleNamespace(uuid4=lambda: SimpleNamespace(hex=own_key()))
+    with (
+        patch.object(_claim, "uuid4", OwnId),
+        patch.object(job_claim, "uuid4", OwnId),
+        patch.object(_enqueue, "uuid", keys),
+    ):
+        yield
 
 
 class OwnId:
@@ -72,7 +105,7 @@ class OwnId:
 class Player:
     """Plays what it is told to, and goes on from where it is if that lies on the way."""
 
-    def __init__(self, stage: MemoryStage, scene: Scene, play: Play) -> None:
+    def __init__(self, stage: PlayedStage, scene: AnyScene, play: Play) -> None:
         self._stage = stage
         self._scene = scene
         self._play: Play | None = play

@@ -144,6 +144,9 @@ class SeedStage:
         """Return nothing: what the original's claims overlook is judged in the end."""
         return ()
 
+    def contents(self) -> object:
+        return None
+
     async def set_wall(self, participant: Participant, ahead: float) -> None:
         transport: Any = participant.transport
         transport.ahead = ahead

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from fairlane import Lease
+from fairlane import Job, Lease
 from property.wire import Call, Conduct, Step
 
 __all__ = ("Look", "Lookout")
@@ -42,7 +42,7 @@ class Look:
     former: frozenset[str]
     standing: frozenset[Place] | None = None
     is_disturbed: bool = False
-    returned: list[Lease[Any]] = field(default_factory=list)
+    returned: Sequence[Lease[Any] | Job] = field(default_factory=list)
 
     def state(self) -> object:
         return self.name, self.former, self.standing, self.is_disturbed
@@ -54,7 +54,10 @@ class Lookout:
         locks: Callable[[], Sequence[dict[str, Any]]],
         clock: Callable[[], float],
         blame: Callable[[str], None],
+        *,
+        part: str = "locks",
     ) -> None:
+        self._part = part
         self._locks = locks
         self._clock = clock
         self._blame = blame
@@ -109,7 +112,7 @@ class Lookout:
             look.standing = self._due(look)
 
     def _go_on(self, step: Step) -> None:
-        if step.collection == "locks":
+        if step.collection == self._part:
             for look in self._looks.values():
                 if look.standing:
                     look.standing &= self._due(look)

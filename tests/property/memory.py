@@ -4,7 +4,7 @@ Each verb on one document is atomic, as on a server. Documents are kept as BSON,
 a copy with the server's types. What each verb reads and writes is noted (`footprint`).
 """
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,7 +15,7 @@ from pymongo.errors import ClientBulkWriteException, DuplicateKeyError
 from pymongo.operations import DeleteOne, InsertOne
 from pymongo.results import UpdateResult
 
-from fairlane import AsyncMongoTransport
+from fairlane import AsyncJobQueue, AsyncMongoTransport
 from fairlane.driver import BSON, RAW_BSON, Change, Document
 from property.footprint import Footprint
 from property.operators import STAGES, in_order, is_match, projected, updated
@@ -23,6 +23,11 @@ from property.operators import STAGES, in_order, is_match, projected, updated
 __all__ = ("BulkResult", "MemoryCollection", "MemoryDatabase")
 
 DUPLICATE_KEY = 11000
+UNIQUE = (("message_id",), ("type", "unique_key"))
+"""What no two documents of a collection have in common, where they have the last field."""
+
+Watcher = Callable[[str, Document | None, Document], None]
+"""Is told of each document that is written: its collection, and how it was and is."""
 
 
 class MemoryDatabase:
@@ -30,6 +35,7 @@ class MemoryDatabase:
 
     def __init__(self) -> None:
         self.footprint = Footprint()
+        self.watcher: Watcher = lambda *_: None
         self._collections: dict[str, MemoryCollection] = {}
         self._unconnected: Any = pymongo.AsyncMongoClient("mongodb://127.0.0.1:1", connect=False)
 
@@ -39,14 +45,23 @@ class MemoryDatabase:
     def transport(self, **options: Any) -> AsyncMongoTransport[Any]:
         """Return a transport that keeps its documents here."""
         transport: AsyncMongoTransport[Any] = AsyncMongoTransport(self._unconnected, **options)
-        store: Any = transport._store
-        for part in ("messages", "locks", "counters", "dead"):
+        self._keep(transport, "messages", "locks", "counters", "dead")
+        return transport
+
+    def queue(self, **options: Any) -> AsyncJobQueue:
+        """Return a job queue that keeps its documents here."""
+        queue = AsyncJobQueue(self._unconnected, **options)
+        self._keep(queue, "jobs", "counters", "history")
+        return queue
+
+    def _keep(self, product: Any, *parts: str) -> None:
+        store: Any = product._store
+        for part in parts:
             setattr(store, part, self.collection(f"fairlane_{part}"))
         store.driver.client = self
         store.driver.server_time = _no_server_time
         store._ensure_indexes = False
         store._monotonic = lambda: 0.0  # the settings never age: reading them again is no step
-        return transport
 
     def contents(self) -> object:
         """Return all documents in a form that can be compared."""
@@ -56,7 +71,7 @@ class MemoryDatabase:
     def clear(self) -> None:
         """Delete all documents but the settings."""
         for collection in self._collections.values():
-            for key in collection.documents.keys() - {"settings"}:
+            for key in collection.documents.keys() - {"settings", "settings:jobs"}:
                 del collection.documents[key]
 
     def divide(self, partitions: int) -> None:
@@ -66,8 +81,12 @@ class MemoryDatabase:
 
     def locks(self) -> list[Document]:
         """Return all locks, which is no step and touches nothing."""
-        locks = self.collection("fairlane_locks").documents
-        return [bson.decode(data, BSON) for data in locks.values()]
+        return self.every("locks")
+
+    def every(self, part: str) -> list[Document]:
+        """Return all documents of a collection, which is no step and touches nothing."""
+        documents = self.collection(f"fairlane_{part}").documents
+        return [bson.decode(data, BSON) for data in documents.values()]
 
     async def bulk_write(self, models: Sequence[Any], **_: Any) -> "BulkResult":
         """Apply the models in order, as the client's cross-collection command does."""
@@ -175,12 +194,12 @@ class MemoryCollection:
             return await self.find_one({"_id": match["_id"]})
         if not found:
             return None
-        return self._decoded(self._put(updated(found[0], update)))
+        return self._decoded(self._changed(found[0], update))
 
     async def update_one(self, match: Document, update: Document) -> bool:
         found = self._matching(match, limit=1)
         for document in found:
-            self._put(updated(document, update))
+            self._changed(document, update)
         return bool(found)
 
     async def update_each(self, changes: Sequence[Change]) -> int:
@@ -206,6 +225,17 @@ class MemoryCollection:
             self._refuse_duplicate(plain)
             self._put(plain)
 
+    async def insert_each(
+        self, documents: Sequence[Mapping[str, Any]]
+    ) -> dict[int, DuplicateKeyError]:
+        failed = {}
+        for place, document in enumerate(documents):
+            try:
+                await self.insert([document])
+            except DuplicateKeyError as error:
+                failed[place] = error
+        return failed
+
     async def delete_one(self, match: Document) -> bool:
         found = self._matching(match, limit=1)
         self._delete(found)
@@ -222,10 +252,20 @@ class MemoryCollection:
 
     def _refuse_duplicate(self, document: Document) -> None:
         """Refuse what the server's unique indexes would refuse."""
-        named = document.get("message_id")
         taken = self._matching({"_id": document["_id"]}, limit=1)
-        if taken or (named is not None and self._matching({"message_id": named}, limit=1)):
+        for *others, last in UNIQUE:
+            if not taken and document.get(last) is not None:
+                names = (*others, last)
+                taken = self._matching({name: document[name] for name in names}, limit=1)
+        if taken:
             raise DuplicateKeyError(f"E11000 duplicate key in {self.name}", DUPLICATE_KEY)
+
+    def _changed(self, document: Document, update: Document | list[Document]) -> bytes:
+        after = updated(document, update)
+        if any(document.get(name) != after.get(name) for *_, name in UNIQUE):
+            keys = {name: value for name, value in after.items() if name != "_id"}
+            self._refuse_duplicate({"_id": None, **keys})
+        return self._put(after)
 
     def _put(self, document: Document) -> bytes:
         key, data = document["_id"], _encoded(document)
@@ -233,6 +273,7 @@ class MemoryCollection:
         old = None if before is None else self._decoded(before)
         self.documents[key] = data
         self._database.footprint.change(self.name, key, (old, document))
+        self._database.watcher(self.name, old, document)
         return data
 
     def _delete(self, documents: list[Document]) -> None:
@@ -267,6 +308,12 @@ class Undecoded:
 
     async def find_one(self, match: Document) -> RawBSONDocument | None:
         found = await self._collection.find_one(match)
+        return None if found is None else _raw(found)
+
+    async def find_one_and_update(
+        self, match: Document, update: Document, **options: Any
+    ) -> RawBSONDocument | None:
+        found = await self._collection.find_one_and_update(match, update, **options)
         return None if found is None else _raw(found)
 
     async def find(

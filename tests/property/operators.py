@@ -15,17 +15,21 @@ __all__ = ("STAGES", "in_order", "is_match", "projected", "updated")
 MISSING = object()
 
 OPERATORS: dict[str, Callable[[Any, Any], bool]] = {
-    "$lte": lambda value, wanted: _is_number(value) and value <= wanted,
-    "$gte": lambda value, wanted: _is_number(value) and value >= wanted,
+    "$lte": lambda value, wanted: _is_like(value, wanted) and value <= wanted,
+    "$lt": lambda value, wanted: _is_like(value, wanted) and value < wanted,
+    "$gte": lambda value, wanted: _is_like(value, wanted) and value >= wanted,
     "$eq": lambda value, wanted: value == wanted,
-    "$gt": lambda value, wanted: _is_number(value) and value > wanted,
+    "$gt": lambda value, wanted: _is_like(value, wanted) and value > wanted,
     "$in": lambda value, wanted: _is_among(value, wanted),
     "$nin": lambda value, wanted: not _is_among(value, wanted),
     "$exists": lambda value, wanted: (value is not MISSING) == wanted,
 }
 
 
-def _is_number(value: Any) -> bool:
+def _is_like(value: Any, wanted: Any) -> bool:
+    """Tell whether the two are of one kind; others are not compared."""
+    if isinstance(wanted, str):
+        return isinstance(value, str)
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
@@ -46,7 +50,12 @@ def _value(document: Any, path: str) -> Any:
 
 
 def is_match(document: Document, match: Document) -> bool:
-    return all(_holds(_value(document, path), wanted) for path, wanted in match.items())
+    return all(
+        any(is_match(document, each) for each in wanted)
+        if path == "$or"
+        else _holds(_value(document, path), wanted)
+        for path, wanted in match.items()
+    )
 
 
 def _holds(value: Any, wanted: Any) -> bool:

@@ -1,12 +1,13 @@
 """One schedule that is being played: moves are made one by one, and what they do is observed."""
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextlib import suppress
+from typing import Any, Protocol
 
+from fairlane.testing import ManualClock
 from property.actors import (
     Actor,
     Fate,
-    Program,
     cancel,
     cancel_after,
     crash_after,
@@ -22,12 +23,46 @@ from property.moments import JUMP, Moment, Move, Outcome, Stand
 from property.scenes import EXPIRY
 from property.scheduler import seat, start
 from property.script import Crashed
-from property.world import MemoryStage, World
+from property.wire import Conduct
 
-__all__ = ("Play", "Scene")
+__all__ = ("AnyScene", "Play", "PlayedStage", "PlayedWorld")
 
-Scene = Callable[[World], Awaitable[Mapping[str, Program]]]
+AnyScene = Callable[
+    [Any], Awaitable[Mapping[str, Callable[[Actor, Any], Coroutine[Any, Any, object]]]]
+]
 """Prepares a world and returns who acts in it: programs by their names."""
+
+
+class PlayedLog(Protocol):
+    footprint: Footprint
+
+    def state(self) -> object:
+        """Return what the judgement of all that may follow depends on."""
+
+
+class PlayedWorld(Protocol):
+    clock: ManualClock
+
+    @property
+    def log(self) -> PlayedLog: ...
+
+    async def join(self, conduct: Conduct) -> Any: ...
+
+    def state(self) -> object:
+        """Return what tells this world from others, its log and its documents included."""
+
+    async def judge(self) -> None:
+        """Raise if anything is wrong when everybody has ended."""
+
+
+class PlayedStage(Protocol):
+    """Where worlds are set up in which everything can be observed."""
+
+    async def fresh(self) -> PlayedWorld: ...
+
+    def observe(self) -> Footprint:
+        """Return what was read and written since the last call."""
+
 
 FAULTS = (crash_after, cancel, cancel_after, lose_reply, refuse, refuse_for_good)
 FATES: dict[str, Fate] = {fate.__name__: fate for fate in (go, *FAULTS, crash_before)}
@@ -36,13 +71,13 @@ FATES: dict[str, Fate] = {fate.__name__: fate for fate in (go, *FAULTS, crash_be
 class Play:
     """A world in which everybody waits for the next move."""
 
-    def __init__(self, stage: MemoryStage, world: World, cast: list[Actor]) -> None:
+    def __init__(self, stage: PlayedStage, world: PlayedWorld, cast: list[Actor]) -> None:
         self._stage = stage
         self._world = world
         self._cast = cast
 
     @classmethod
-    async def begun(cls, stage: MemoryStage, scene: Scene) -> "Play":
+    async def begun(cls, stage: PlayedStage, scene: AnyScene) -> "Play":
         """Set the scene, and let everybody come to the first driver call."""
         number_ids()
         world = await stage.fresh()
@@ -88,8 +123,7 @@ class Play:
         return [actor.name for actor in self._cast if actor.parked_at is not None]
 
     async def judge(self) -> None:
-        await self._world.expect_stats_agree()
-        await self._world.check()
+        await self._world.judge()
 
     async def end(self) -> None:
         """Let everybody die who is in the middle of something."""
@@ -101,8 +135,7 @@ class Play:
 
     def _ending(self) -> int:
         """Return what tells this moment from others for somebody who has not seen how it came."""
-        log, clock = self._world.log.state(), self._world.clock()
-        return hash((log, clock, self._world.lookout.state(), self._stage.contents()))
+        return hash((self._world.clock(), self._world.state()))
 
     def _actor(self, name: str) -> Actor | None:
         return next((actor for actor in self._cast if actor.name == name), None)

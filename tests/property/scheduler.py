@@ -8,14 +8,30 @@ seed (`Dice`). The same choices give the same run.
 import random
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextlib import suppress
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
-from property.actors import Actor, Fate, Program, go
+from property.actors import Actor, Fate, go
 from property.script import Crashed
 from property.wire import Call, Conduct, Step
-from property.world import Participant, World
 
 __all__ = ("Choose", "Dice", "Lots", "Seated", "join", "run", "seat", "start")
+
+
+class Remembering(Protocol):
+    """A process: it may remember something of its operations, of its own accord."""
+
+    def memory(self) -> object: ...
+
+
+P = TypeVar("P", bound=Remembering)
+P_co = TypeVar("P_co", bound=Remembering, covariant=True)
+
+
+class Joinable(Protocol[P_co]):
+    """A world, which participants join."""
+
+    async def join(self, conduct: Conduct) -> P_co: ...
+
 
 Choose = Callable[[int], int]
 """Picks one of n options."""
@@ -37,7 +53,7 @@ class Dice:
         return self._random.randrange(options)
 
 
-async def join(world: World, name: str) -> tuple[Actor, Participant]:
+async def join(world: Joinable[P], name: str) -> tuple[Actor, P]:
     """Add a participant to the world, all of whose driver calls wait for their turn."""
     actor = Actor(name)
     participant = await world.join(_conduct(actor))
@@ -45,7 +61,10 @@ async def join(world: World, name: str) -> tuple[Actor, Participant]:
     return actor, participant
 
 
-async def seat(world: World, programs: Mapping[str, Program]) -> Seated:
+async def seat(
+    world: Joinable[P],
+    programs: Mapping[str, Callable[[Actor, P], Coroutine[Any, Any, object]]],
+) -> Seated:
     """Let a participant join for each program."""
     seated: Seated = {}
     for name, program in programs.items():

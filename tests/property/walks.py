@@ -4,7 +4,7 @@ import random
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
-from fairlane import AsyncMongoTransport
+from fairlane import AsyncJobQueue, AsyncMongoTransport
 from fairlane.checks import MOST_AT_ONCE
 from fairlane.lease.batch import Appetite, Spread
 from fairlane.lease.sweep import Sweeps
@@ -43,17 +43,20 @@ class FromOneEnd(random.Random):
         return list(population[-k:] if self.is_backwards else population[:k])
 
 
-def let_walk(transport: AsyncMongoTransport[Any], *, is_backwards: bool = False) -> None:
+Product = AsyncMongoTransport[Any] | AsyncJobQueue
+
+
+def let_walk(product: Product, *, is_backwards: bool = False) -> None:
     """Let the claimer begin, as if it had never claimed, with partition 0, or with the last one."""
-    claimer: Any = transport._claimer
+    claimer: Any = product._claimer
     claimer._rounds._sweeps = Sweeps(rng=ThereAndBack(is_backwards=is_backwards))
     claimer._spread = Spread(rng=FromOneEnd(is_backwards=is_backwards))
     claimer._appetite = Appetite()
 
 
-def walk_of(transport: AsyncMongoTransport[Any]) -> object:
+def walk_of(product: Product) -> object:
     """Return where the claimer goes on, unless it is under way."""
-    claimer: Any = transport._claimer
+    claimer: Any = product._claimer
     sweeps = claimer._rounds._sweeps
     orders = [tuple(sweep._order) for sweep in sweeps._idle]
     learnt = claimer._spread.reach(1), claimer._appetite.portion(MOST_AT_ONCE)

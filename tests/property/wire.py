@@ -12,7 +12,7 @@ from typing import Any
 from pymongo.errors import AutoReconnect, ClientBulkWriteException
 from pymongo.operations import DeleteOne, InsertOne, UpdateOne
 
-from fairlane import AsyncMongoTransport
+from fairlane import AsyncJobQueue, AsyncMongoTransport
 from property.memory import BulkResult
 
 __all__ = ("Call", "Conduct", "Step", "Wire")
@@ -42,12 +42,17 @@ async def straight(_: Step, call: Call) -> Any:
 
 
 class Wire:
-    """Between a transport and its driver; `conduct` decides what becomes of each call."""
+    """Between a transport, or a job queue, and its driver; `conduct` decides what becomes of each call."""
 
-    def __init__(self, transport: AsyncMongoTransport[Any], conduct: Conduct = straight) -> None:
+    def __init__(
+        self,
+        product: AsyncMongoTransport[Any] | AsyncJobQueue,
+        conduct: Conduct = straight,
+        parts: Sequence[str] = PARTS,
+    ) -> None:
         self.conduct = conduct
-        store: Any = transport._store
-        for part in PARTS:
+        store: Any = product._store
+        for part in parts:
             setattr(store, part, WiredCollection(getattr(store, part), self, part))
         store.driver.client = WiredClient(store.driver.client, self)
 
@@ -86,6 +91,13 @@ class WiredCollection:
     async def insert(self, documents: Sequence[Any]) -> None:
         for document in documents:
             await self._send("insert", partial(self._inner.insert, [document]))
+
+    async def insert_each(self, documents: Sequence[Any]) -> dict[int, Any]:
+        failed: dict[int, Any] = {}
+        for place, document in enumerate(documents):
+            one = await self._send("insert", partial(self._inner.insert_each, [document]))
+            failed |= dict.fromkeys([place] * len(one), one.get(0))
+        return failed
 
     async def upsert(self, writes: Sequence[Any]) -> None:
         for write in writes:

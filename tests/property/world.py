@@ -9,6 +9,7 @@ from fairlane.driver import Document
 from fairlane.lease.settings import REREAD, Partitioning
 from fairlane.testing import ManualClock
 from property.footprint import Footprint
+from property.judgement import documents, drain, judge
 from property.log import Log
 from property.lookout import Lookout
 from property.memory import MemoryDatabase
@@ -64,6 +65,14 @@ class World:
         name = f"p{self._joined}"
         wire.conduct = self.lookout.watched(name, conduct)
         return Participant(transport, self.log, name, self.lookout)
+
+    def state(self) -> object:
+        """Return what tells this world from others, its log and its documents included."""
+        return self.log.state(), self.lookout.state(), self._stage.contents()
+
+    async def judge(self) -> None:
+        await self.expect_stats_agree()
+        await self.check()
 
     async def check(self, *, full_repair: bool = False) -> None:
         """Drain everything an hour later and judge the run by the invariants I1 to I5."""
@@ -129,41 +138,6 @@ def _is_on_its_way(letter: Any) -> bool:
     return "pending" in letter or "rising" in letter
 
 
-async def judge(log: Log, janitor: Participant, *, full_repair: bool = False) -> None:
-    """Drain and judge a run whose leases have all run out by the clock of the janitor."""
-    log.expect_none()
-    await drain(janitor)
-    log.expect_published_are_settled()
-    letters = []
-    if await _is_anything_left(janitor, "messages", "locks", "dead"):
-        await janitor.repair(full=full_repair)
-        await drain(janitor)
-        letters = [letter async for letter in janitor.transport.dead_letters()]
-        assert not await _is_anything_left(janitor, "messages", "locks"), "I5"
-        assert len(await documents(janitor.transport, "dead")) == len(letters), "hidden letters"
-    log.check(letters)
-
-
-async def drain(worker: Participant) -> list[int]:
-    events = []
-    while lease := await worker.claim():
-        assert await worker.ack(lease)
-        events.append(lease.event)
-    return events
-
-
-async def documents(transport: Transport, part: str) -> list[Any]:
-    """Read a collection past the wire, if there is one."""
-    collection: Any = getattr(transport._store, part)
-    collection = getattr(collection, "_inner", collection)
-    found: list[Any] = await collection.find({}, sort=[("_id", 1)], limit=0)
-    return found
-
-
-async def _is_anything_left(janitor: Participant, *parts: str) -> bool:
-    return any([await documents(janitor.transport, part) for part in parts])
-
-
 class Stage(Protocol):
     """Where worlds are set up: a kind of database."""
 
@@ -182,6 +156,9 @@ class Stage(Protocol):
 
     def locks(self) -> Sequence[Document]:
         """Return the locks as they are; none where that would take a driver call."""
+
+    def contents(self) -> object:
+        """Return all documents in a form that can be compared; None where they cannot be seen."""
 
 
 class MemoryStage:
@@ -266,6 +243,9 @@ class ServerStage:
 
     def locks(self) -> Sequence[Document]:
         return ()
+
+    def contents(self) -> object:
+        return None
 
     async def transport(self, number: int) -> tuple[Transport, Wire]:
         while len(self._transports) <= number:
