@@ -71,7 +71,7 @@ class Uvicorn:
             text=True,
             start_new_session=True,  # with --reload it has a child, which must not outlive it
         )
-        self.url = self.read_until(r"running on (http://[\d.:]+)")[1]
+        self.url = ""
 
     def read_until(self, pattern: str) -> re.Match[str]:
         assert self.process.stdout is not None
@@ -136,8 +136,9 @@ def start(application: Path, fairlane_url: str, db_name: str) -> Iterator[Callab
 
     def start(*options: str, pool: bool = True) -> Uvicorn:
         ours = {"URL": fairlane_url, "DATABASE": db_name, "WITH_POOL": "yes" if pool else ""}
-        started.append(Uvicorn(application.parent, {**os.environ, **ours}, *options))
-        return started[-1]
+        started.append(server := Uvicorn(application.parent, {**os.environ, **ours}, *options))
+        server.url = server.read_until(r"running on (http://[\d.:]+)")[1]
+        return server
 
     yield start
     for each in started:
