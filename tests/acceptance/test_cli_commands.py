@@ -180,6 +180,8 @@ def test_doctor_finds_the_index_that_is_missing_and_repair_creates_it(
         "error",
         ["messages {'group_id': 1, '_id': 1}"],
     )
+    forced = findings(run("doctor", "--json", "--strategy", "update_one", status=2))["indexes"]
+    assert "locks {'token': 1}" in forced["data"]["missing"]
     run("repair", "--no-indexes")
     assert findings(run("doctor", "--json", status=2))["indexes"]["status"] == "error"
     run("repair")

@@ -147,9 +147,9 @@ def test_lines_of_a_file_become_items_with_the_given_priority(lines: Path) -> No
 
 
 def shown(*arguments: str) -> str:
-    """Return a help text without the colours that some environments ask for."""
+    """Return a help text in one line, without the colours that some environments ask for."""
     text = CliRunner().invoke(app, [*arguments, "--help"], env={"COLUMNS": "200"}).stdout
-    return re.sub(r"\x1b\[[\d;]*m", "", text)
+    return " ".join(re.sub(r"\x1b\[[\d;]*m", "", text).split())
 
 
 @pytest.mark.parametrize("arguments", HELP, ids=" ".join)

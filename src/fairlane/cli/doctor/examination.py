@@ -44,7 +44,7 @@ async def examine(
         note(await _told("server", server(deployment)))
         note(await _told("clock", clock(deployment, wall)))
         note(await _told("settings", settings(deployment)))
-        note(await _told("indexes", indexes(deployment)))
+        note(await _told("indexes", indexes(deployment, wanted)))
         note(await _told("strategy", strategy(deployment, wanted)))
         await _probe(deployment, note, wanted)
 

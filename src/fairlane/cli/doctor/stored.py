@@ -10,6 +10,7 @@ from fairlane.cli.doctor.finding import Finding
 from fairlane.cli.target import Deployment
 from fairlane.errors import ConfigurationError
 from fairlane.lease.settings import Partitioning
+from fairlane.lease.strategy import Strategy
 
 __all__ = ("indexes", "judge_indexes", "judge_settings", "settings")
 
@@ -69,23 +70,26 @@ def _in_words(partitioning: Partitioning, now: float) -> str:
     return said
 
 
-async def indexes(deployment: Deployment) -> Finding:
+async def indexes(deployment: Deployment, strategy: Strategy) -> Finding:
+    """Look at the indexes; that of tokens is needed where `strategy` leaves no choice."""
     target = deployment.target
+    wanted = _wanted(deployment, tokens=strategy == "update_one")
     found = {}
-    for noun in _wanted(deployment):
+    for noun in wanted:
         collection = deployment.driver.collection(target.db_name, f"{target.prefix}_{noun}")
         found[noun] = await collection.indexes()
-    return judge_indexes(_wanted(deployment), found)
+    return judge_indexes(wanted, found)
 
 
-def _wanted(deployment: Deployment) -> Wanted:
+def _wanted(deployment: Deployment, *, tokens: bool) -> Wanted:
+    token = (schema.TOKEN_INDEX,) if tokens else ()
     wanted: dict[str, Sequence[IndexModel]] = {}
     if deployment.has_messages:
         wanted["messages"] = schema.MESSAGE_INDEXES
-        wanted["locks"] = schema.LOCK_INDEXES
+        wanted["locks"] = (*schema.LOCK_INDEXES, *token)
         wanted["dead"] = schema.DEAD_INDEXES
     if deployment.has_jobs:
-        wanted["jobs"] = schema.JOB_INDEXES
+        wanted["jobs"] = (*schema.JOB_INDEXES, *token)
     return wanted
 
 
