@@ -1,7 +1,10 @@
 """A web application opens with Fairlane and drains its pool at the end, whatever fails between."""
 
 import asyncio
+import importlib.util
+import re
 import signal
+import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
@@ -352,6 +355,19 @@ async def test_function_that_opens_a_blocking_transport_is_refused() -> None:
     made: Any = partial(MongoTransport, opener)
     with pytest.raises(ConfigurationError, match=r"AsyncMongoTransport.*not MongoTransport"):
         await served(Lifespan(made), Starlette(), not_served)
+
+
+@pytest.mark.parametrize(("extra", "needed"), [("fastapi", "starlette"), ("aiohttp", "aiohttp")])
+def test_missing_framework_is_told_with_the_extra_that_brings_it(
+    extra: str, needed: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec = importlib.util.find_spec(f"fairlane.integrations.{extra}")
+    assert spec is not None
+    assert spec.loader is not None
+    for name in [needed, *(each for each in sys.modules if each.startswith(f"{needed}."))]:
+        monkeypatch.setitem(sys.modules, name, None)
+    with pytest.raises(ImportError, match=re.escape(f"pip install 'fairlane[{extra}]'")):
+        spec.loader.exec_module(importlib.util.module_from_spec(spec))
 
 
 async def coroutine_function() -> None: ...
