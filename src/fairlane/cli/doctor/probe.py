@@ -107,34 +107,30 @@ async def atomicity(driver: Driver, collection: Collection, wanted: Strategy) ->
 
 def judge_claims(claims: Claims, strategy: str) -> Finding:
     """Judge by the attempts, which each claim counts: a document that two got has two."""
-    shared = [each["_id"] for each in claims.documents if each["attempts"] != 1]
-    again = len(claims.leased) - len(set(claims.leased))
-    rate = round(len(claims.leased) / claims.seconds) if claims.seconds else 0
-    data = {"claims": len(claims.leased), "shared": len(shared), "per_s": rate}
-    race = f"{CLAIMERS} claimers at once, {DOCUMENTS} documents, by {strategy}"
-    if shared or again:
-        return Finding(
-            check="atomicity",
-            status="error",
-            detail=f"{race}: {max(len(shared), again)} were leased more than once",
-            advice=f"this server does not apply {strategy} atomically: "
-            + (
-                'pass strategy="find_one_and_update" in every program'
-                if strategy == "update_one"
-                else "no lease is safe on it"
-            ),
-            data=data,
-        )
-    if len(claims.leased) != DOCUMENTS:
-        return Finding(
-            check="atomicity",
-            status="error",
-            detail=f"{race}: {len(claims.leased)} leases were returned",
-            advice="claims pass over what is due, or write what nobody can read back",
-            data=data,
-        )
-    detail = f"{race}: each was leased once ({rate:,} claims/s)"
-    return Finding(check="atomicity", status="ok", detail=detail, data=data)
+    number = len(claims.leased)
+    again = number - len(set(claims.leased))
+    shared = max(again, sum(each["attempts"] != 1 for each in claims.documents))
+    rate = round(number / claims.seconds) if claims.seconds else 0
+    advice = None
+    said = f"each was leased once ({rate:,} claims/s)"
+    if shared:
+        said, advice = f"{shared} were leased more than once", _without_atomicity(strategy)
+    elif number != DOCUMENTS:
+        said = f"{number} leases were returned"
+        advice = "claims pass over what is due, or write what cannot be read back: report this"
+    return Finding(
+        check="atomicity",
+        status="ok" if advice is None else "error",
+        detail=f"{CLAIMERS} claimers at once, {DOCUMENTS} documents, by {strategy}: {said}",
+        advice=advice,
+        data={"claims": number, "shared": shared, "per_s": rate},
+    )
+
+
+def _without_atomicity(strategy: str) -> str:
+    instead = 'pass strategy="find_one_and_update" in every program'
+    what_to_do = instead if strategy == "update_one" else "no lease is safe on it"
+    return f"this server does not apply {strategy} atomically: {what_to_do}"
 
 
 async def _claim_all(leaser: Leaser, collection: Collection) -> list[Any]:
