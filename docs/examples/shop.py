@@ -25,7 +25,7 @@ async def invoice(ctx: JobContext, params: dict[str, int]) -> None:
 
 
 # [recurring]
-@jobs.recurring("tidy", every="3s")
+@jobs.recurring("tidy", every="1s")
 async def tidy(ctx: JobContext) -> None:
     print("tidied up", flush=True)
 
