@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from mongomock_motor import AsyncMongoMockClient
+from motor.motor_asyncio import AsyncIOMotorClient
 from pymongo import AsyncMongoClient, MongoClient
 
 from fairlane import (
@@ -34,7 +35,7 @@ JOBS = Jobs()
 EVENT_JOB = JOBS.event("work")(handle)
 NOT_OPEN = AsyncJobQueue.connect("mongodb://localhost")
 
-FOR_A_QUEUE = "a Jobs registry is for an AsyncJobQueue, not for"
+A_QUEUE = "a Jobs registry goes with an AsyncJobQueue, WorkerPool(queue, jobs):"
 A_REGISTRY = "the handlers of an AsyncJobQueue are a Jobs registry, not"
 A_SOURCE = "source must be an AsyncMongoTransport, another Source, or an AsyncJobQueue"
 
@@ -42,12 +43,12 @@ A_SOURCE = "source must be an AsyncMongoTransport, another Source, or an AsyncJo
 @pytest.mark.parametrize(
     ("source", "handler", "said"),
     [
-        (JobQueue(nothing), JOBS, f"{FOR_A_QUEUE} JobQueue, which blocks and is for threads"),
-        (MongoTransport(nothing), JOBS, f"{FOR_A_QUEUE} MongoTransport, which blocks"),
-        (TRANSPORT, JOBS, f"{FOR_A_QUEUE} AsyncMongoTransport: "),
-        (NOT_OPEN, JOBS, f"{FOR_A_QUEUE} Opening, which has to be opened first"),
-        (AsyncJobQueue, JOBS, f"{FOR_A_QUEUE} the class AsyncJobQueue"),
-        (None, JOBS, f"{FOR_A_QUEUE} NoneType"),
+        (JobQueue(nothing), JOBS, f"{A_QUEUE} JobQueue blocks, its claim is no coroutine"),
+        (MongoTransport(nothing), JOBS, f"{A_QUEUE} MongoTransport blocks"),
+        (TRANSPORT, JOBS, f"{A_QUEUE} AsyncMongoTransport is no queue"),
+        (NOT_OPEN, JOBS, f"{A_QUEUE} open this Opening first"),
+        (AsyncJobQueue, JOBS, f"{A_QUEUE} AsyncJobQueue is a class"),
+        (None, JOBS, f"{A_QUEUE} NoneType is no queue"),
         (QUEUE, handle, f"{A_REGISTRY} function: "),
         (QUEUE, EVENT_JOB, f"{A_REGISTRY} EventJob: "),
         (QUEUE, Jobs, f"{A_REGISTRY} the class Jobs"),
@@ -75,6 +76,14 @@ def test_swapped_arguments_are_noticed(source: Any, handler: Any, said: str) -> 
     with pytest.raises(ConfigurationError) as raised:
         WorkerPool(source, handler)
     assert said in str(raised.value)
+
+
+@pytest.mark.parametrize("handler", [handle, JOBS], ids=["messages", "jobs"])
+async def test_client_in_place_of_a_source_is_told_what_it_is(handler: Any) -> None:
+    client: Any = AsyncIOMotorClient(connect=False)
+    with pytest.raises(ConfigurationError, match="AsyncIOMotorClient is of the MongoDB driver"):
+        WorkerPool(client, handler)
+    client.close()
 
 
 def test_swapped_part_of_a_pool_for_several_is_noticed() -> None:

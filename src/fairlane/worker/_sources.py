@@ -1,10 +1,8 @@
 """Which source of work a pool gets from what an application gives it."""
 
-import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from fairlane.checks import is_async
 from fairlane.errors import ConfigurationError
 from fairlane.jobs import AsyncJobQueue, Jobs
 from fairlane.worker._calling import checked_handler
@@ -13,7 +11,7 @@ from fairlane.worker._messages import Messages
 from fairlane.worker._settings import Settings
 from fairlane.worker._together import Together
 from fairlane.worker._work import WorkSource
-from fairlane.worker.source import checked_source, problem_of
+from fairlane.worker.source import checked_source, oddity_of, problem_of
 
 __all__ = ("Opener", "Parts", "checked_parts", "opener")
 
@@ -82,9 +80,9 @@ def _checked_jobs(queue: object, jobs: object) -> tuple[AsyncJobQueue, Jobs]:
             "WorkerPool(queue, jobs), with `jobs = Jobs()`"
         )
     if not isinstance(queue, AsyncJobQueue):
+        problem = oddity_of(queue) or f"{_named(queue)} is no queue"
         raise ConfigurationError(
-            f"a Jobs registry is for an AsyncJobQueue, not for {_named(queue)}: "
-            "`async with AsyncJobQueue.connect(url) as queue`, then WorkerPool(queue, jobs)"
+            f"a Jobs registry goes with an AsyncJobQueue, WorkerPool(queue, jobs): {problem}"
         )
     if not len(jobs):
         raise ConfigurationError("no job is registered: the pool would have nothing to claim")
@@ -92,13 +90,4 @@ def _checked_jobs(queue: object, jobs: object) -> tuple[AsyncJobQueue, Jobs]:
 
 
 def _named(given: object) -> str:
-    """Name what was given, and what may be wrong with it."""
-    if isinstance(given, type):
-        return f"the class {given.__name__}"
-    name = type(given).__name__
-    if inspect.isawaitable(given):
-        return f"{name}, which has to be opened first, with `async with` or `await`"
-    claim = getattr(given, "claim", None)
-    if callable(claim) and not is_async(inspect.unwrap(claim)):
-        return f"{name}, which blocks and is for threads"
-    return name
+    return f"the class {given.__name__}" if isinstance(given, type) else type(given).__name__

@@ -16,9 +16,11 @@ __all__ = (
     "Repairable",
     "Source",
     "checked_source",
+    "oddity_of",
     "problem_of",
 )
 
+DRIVERS = {"motor", "pymongo"}
 VERBS = ("claim", "ack", "nack", "extend", "release", "dead_letter")
 
 Order = Literal["fair", "priority"]
@@ -110,16 +112,24 @@ def checked_source(source: Source[E]) -> Source[E]:
 
 def problem_of(source: object) -> str | None:
     """Return why this can be no source of messages; None if it can."""
-    if isinstance(source, type):
-        return f"{source.__name__} is a class; open one and give that"
-    name = type(source).__name__
-    if inspect.isawaitable(source):
+    missing = [verb for verb in VERBS if not callable(getattr(source, verb, None))]
+    lacks = f"{type(source).__name__} has no {', '.join(missing)}" if missing else None
+    return oddity_of(source) or lacks
+
+
+def oddity_of(given: object) -> str | None:
+    """Return why this serves no pool, if it is one of the things that are taken for a source."""
+    if isinstance(given, type):
+        return f"{given.__name__} is a class; open one and give that"
+    name = type(given).__name__
+    if inspect.isawaitable(given):
         return f"open this {name} first, with `async with` or `await`"
-    claim = getattr(source, "claim", None)
+    if type(given).__module__.partition(".")[0] in DRIVERS:  # whose objects have any attribute
+        return f"{name} is of the MongoDB driver; open a transport or a queue with it"
+    claim = getattr(given, "claim", None)
     if callable(claim) and not is_async(inspect.unwrap(claim)):
         return (
             f"{name} blocks, its claim is no coroutine function "
             "(MongoTransport and JobQueue are for threads)"
         )
-    missing = [verb for verb in VERBS if not callable(getattr(source, verb, None))]
-    return f"{name} has no {', '.join(missing)}" if missing else None
+    return None
