@@ -15,7 +15,7 @@ from fairlane.jobs import Definition, Job, JobContext
 from fairlane.jobs.working import Demand
 from fairlane.retry import Fail
 from fairlane.worker._cancellation import contained
-from fairlane.worker._hooks import Guard, GuardRefused, Hook, called, guarded, told
+from fairlane.worker._hooks import Guard, GuardRefused, Hook, Stay, called, guarded, told
 from fairlane.worker._job_history import ExecutionLog, HistorySide
 from fairlane.worker._job_outcome import (
     ANSWERS,
@@ -166,9 +166,9 @@ class JobSource:
         job, definition = work.job, self._of(work)
         context = JobContext(job, hold, lease=work.visibility)
         try:
-            async with guarded(self._hooks.guard, job):
+            async with guarded(self._hooks.guard, job) as stay:
                 await self._begin(work, context)
-                return succeeded(await _run(definition, context, hold))
+                return succeeded(await _run(definition, context, hold, stay))
         except GuardRefused as error:
             delay = max(self._settings.poll_interval, GUARD_SECONDS)
             logger.info("%s rests for %g s: its guard raised %s", work.name, delay, error)
@@ -246,9 +246,11 @@ class JobSource:
         return self._definitions[work.job.type]
 
 
-async def _run(definition: Definition, context: JobContext, hold: Hold) -> Any:
+async def _run(definition: Definition, context: JobContext, hold: Hold, stay: Stay | None) -> Any:
     call = partial(definition.handler, *_arguments(definition, context))
-    return await call() if is_async(definition.handler) else await hold.in_thread(call)
+    if is_async(definition.handler):
+        return await call()
+    return await hold.in_thread(call if stay is None else stay.around(call))
 
 
 def _arguments(definition: Definition, context: JobContext) -> tuple[Any, ...]:
