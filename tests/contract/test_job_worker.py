@@ -161,7 +161,7 @@ async def test_job_whose_workers_died_is_found_without_an_attempt_and_told_of(
     async with pool_of(queue, jobs, record, on_exhausted=told.append):
         await record.until("dead_lettered")
 
-    assert [job.id for job in told] == [key]
+    assert [(job.id, job.was_stale) for job in told] == [(key, True)]
     stored = await database["fairlane_jobs"].find_one({"_id": key})
     assert stored["state"] == "failed"
     assert "partition" not in stored
