@@ -37,6 +37,8 @@ class Stored:
 class FakeSide:
     """Leases, settles and notes; every call lets other tasks run first."""
 
+    separate = None
+
     def __init__(self) -> None:
         self.lease = 30.0
         self.stored: dict[str, Stored] = {}

@@ -8,6 +8,7 @@ from fairlane.driver._bson import BSON, RAW_BSON, Document
 from fairlane.driver._codes import AUTHENTICATION_FAILED, UNAUTHORIZED
 from fairlane.driver._collection import Change, Collection, Sort
 from fairlane.driver._connecting import close, connect
+from fairlane.driver._copying import copying
 from fairlane.driver._driver import Driver
 from fairlane.driver._explaining import Cost
 from fairlane.driver._writes import Delete, Insert, Upsert, Write
@@ -29,4 +30,5 @@ __all__ = (
     "Write",
     "close",
     "connect",
+    "copying",
 )

@@ -149,9 +149,8 @@ class AsyncJobQueue:
         own = {key: options.pop(key) for key in tuple(options) if key in OWN_OPTIONS}
 
         async def ready(client: Any) -> AsyncJobQueue:
-            queue = cls(client, db_name, **own)
+            queue = cls._owning(client, db_name=db_name, **own)
             await queue._store.ready()
-            queue._owns_client = True
             return queue
 
         return by_url(
@@ -162,6 +161,12 @@ class AsyncJobQueue:
             connect_timeout=connect_timeout,
             options=options,
         )
+
+    @classmethod
+    def _owning(cls, client: Any, **options: Any) -> "AsyncJobQueue":
+        queue = cls(client, **options)
+        queue._owns_client = True
+        return queue
 
     async def __aenter__(self) -> Self:
         await self._store.ready()
@@ -568,6 +573,7 @@ class AsyncJobQueue:
             history=self._history,
             lease=self._lease,
             subscribe=self.subscribe,
+            separate=self._store.separate(AsyncJobQueue._owning),
         )
 
     def subscribe(self, callback: Callable[[], object]) -> Callable[[], None]:

@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Protocol
 
 from pymongo.errors import PyMongoError
 
@@ -39,6 +40,13 @@ class Demand:
     lowers: Mapping[str, int] = field(default_factory=dict)
 
 
+class Renewing(Protocol):
+    """The same jobs through a client of its own: `close()` closes it."""
+
+    async def extend(self, job: Job, lease: float) -> Job: ...
+    async def close(self) -> None: ...
+
+
 class WorkingSide:
     def __init__(
         self,
@@ -51,6 +59,7 @@ class WorkingSide:
         history: History,
         lease: float,
         subscribe: Callable[[Callable[[], object]], Callable[[], None]],
+        separate: Callable[[], Renewing] | None,
     ) -> None:
         self._store = store
         self._claimer = claimer
@@ -60,6 +69,7 @@ class WorkingSide:
         self._history = history
         self.lease = lease
         self.subscribe = subscribe
+        self.separate = separate
 
     def now(self) -> float:
         """Return the server's time in epoch seconds, without asking."""

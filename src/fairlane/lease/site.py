@@ -3,15 +3,16 @@
 import asyncio
 import logging
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, fields, replace
 from inspect import iscoroutinefunction
-from typing import ClassVar
+from typing import ClassVar, TypeVar
 
 from pymongo.errors import PyMongoError
 
 from fairlane import schema
 from fairlane.clock import Clock, ServerClock, uptime
-from fairlane.driver import Collection, Driver
+from fairlane.driver import Collection, Driver, copying
 from fairlane.errors import ConfigurationError, describe
 from fairlane.lease.settings import REREAD, Partitioning, Settings, partition_count
 from fairlane.lease.strategy import Leaser, Strategy, checked_strategy
@@ -20,6 +21,8 @@ __all__ = ("Setup", "Site", "checked_setup")
 
 RETRY = 1.0
 """Seconds until settings that could not be read are read again."""
+
+T = TypeVar("T")
 
 logger: logging.Logger = logging.getLogger(__name__)
 
@@ -79,6 +82,7 @@ class Site(ABC):
 
     def __init__(self, driver: Driver, setup: Setup, *, monotonic: Clock = uptime) -> None:
         self.driver = driver
+        self.setup: Setup = setup
         self.clock: Clock = ServerClock() if setup.clock is None else setup.clock
         self.counters: Collection = driver.collection(setup.db_name, f"{setup.prefix}_counters")
         self.leaser: Leaser = Leaser(driver, setup.strategy)
@@ -98,6 +102,18 @@ class Site(ABC):
 
     @abstractmethod
     async def ensure_indexes(self) -> None: ...
+
+    def separate(self, product: Callable[..., T]) -> Callable[[], T] | None:
+        """Return what opens such a product for settlements, with a client of its own.
+
+        None if this client cannot be copied.
+        """
+        opens = copying(self.driver.client, self.driver.kind)
+        setup = replace(
+            self.setup, partitions=None, strategy="find_one_and_update", ensure_indexes=False
+        )
+        options = {each.name: getattr(setup, each.name) for each in fields(setup)}
+        return None if opens is None else lambda: product(opens(), **options)
 
     async def ready(self) -> None:
         """Learn the server's time, the settings and the indexes, once; a failure is not kept.

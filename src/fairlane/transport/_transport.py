@@ -144,9 +144,8 @@ class AsyncMongoTransport(Generic[E]):
         own = {key: options.pop(key) for key in tuple(options) if key in OWN_OPTIONS}
 
         async def ready(client: Any) -> AsyncMongoTransport[E]:
-            transport = cls(client, db_name, **own)
+            transport = cls._owning(client, db_name=db_name, **own)
             await transport._store.ready()
-            transport._owns_client = True
             return transport
 
         return by_url(
@@ -157,6 +156,21 @@ class AsyncMongoTransport(Generic[E]):
             connect_timeout=connect_timeout,
             options=options,
         )
+
+    @classmethod
+    def _owning(cls, client: Any, **options: Any) -> "AsyncMongoTransport[E]":
+        transport = cls(client, **options)
+        transport._owns_client = True
+        return transport
+
+    @property
+    def separate(self) -> "Callable[[], AsyncMongoTransport[E]] | None":
+        """What opens a transport like this one, with a client of its own, in another event loop.
+
+        A `WorkerPool` renews leases through it. None where the client cannot be copied (in-process
+        fakes).
+        """
+        return self._store.separate(AsyncMongoTransport[E]._owning)
 
     async def __aenter__(self) -> Self:
         await self._store.ready()

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import Any, Generic
 
 import anyio
-from anyio.abc import TaskGroup
 
 from fairlane.errors import FairlaneError, LeaseLost
 from fairlane.worker._calling import ThreadCall
@@ -19,7 +18,7 @@ from fairlane.worker._cancellation import (
 from fairlane.worker._health import Vitals
 from fairlane.worker._held import Held
 from fairlane.worker._outcome import RELEASE, Outcome
-from fairlane.worker._renewal import Renewer
+from fairlane.worker._renewal import Renewals
 from fairlane.worker._settings import Settings
 from fairlane.worker._settling import Settling
 from fairlane.worker._work import W, WorkSource
@@ -39,42 +38,39 @@ class Handling(Generic[W]):
         settings: Settings,
         *,
         owner: Owner,
-        renewer: Renewer[W],
+        renewals: Renewals[W],
         settling: Settling[W],
         vitals: Vitals,
         report: Reporter,
     ) -> None:
         self._source = source
         self._owner = owner
-        self._renewer = renewer
+        self._renewals = renewals
         self._settling = settling
         self._vitals = vitals
         self._report = report
         self._threads = anyio.CapacityLimiter(settings.concurrency)
 
-    async def handle(self, held: Held[W], renewals: TaskGroup) -> None:
+    async def handle(self, held: Held[W]) -> None:
         """Deliver and settle. Cancelled, it gives the lease back unless the handler has ended."""
         refusal = self._source.refusal(held.work)
         try:
             if refusal is not None:
                 held.outcome = refusal
             else:
-                await self._deliver(held, renewals)
+                await self._deliver(held)
         finally:
-            await self._settling.settle(held)
+            try:
+                await self._settling.settle(held)
+            finally:
+                self._renewals.discard(held)
         if held.thread is not None and held.is_occupied:
             await held.thread.ended.wait()  # it keeps its slot: the number of threads is bounded
 
-    async def _deliver(self, held: Held[W], renewals: TaskGroup) -> None:
-        held.working.deadline = held.give_up_at
-        with held.working as scope, self._vitals.running():
-            renewals.start_soon(self._renewer.keep, held)
-            try:
+    async def _deliver(self, held: Held[W]) -> None:
+        with held.working, held.guarded(), self._vitals.running():
+            if held.lost is None:  # a loop that stood still may start it late
                 held.outcome = await self._answer(held)
-            finally:
-                held.renewing.cancel()
-                if scope.cancel_called and held.lost is None:
-                    held.lose("it could not be renewed in time")
 
     async def _answer(self, held: Held[W]) -> Outcome:
         try:

@@ -1,9 +1,14 @@
 """A lease in the hands of this pool."""
 
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Generic
 
 import anyio
 
+from fairlane.worker._loops import in_loop
 from fairlane.worker._outcome import FAULT, Outcome
 from fairlane.worker._work import W
 
@@ -24,13 +29,14 @@ class Held(Generic[W]):
     Attributes:
         work: what is leased, as last renewed.
         taken_at: when its claim was answered.
-        safe_until: until then nobody else can have the group.
+        safe_until: until then nobody else can have the group. Moved by renewals, in any thread.
         outcome: what to settle it with; `FAULT` until it is known.
         lost: why the lease is no longer ours; None while it is.
         ending: what became of it; `unsettled` until it is known.
         was_lost: set when it is lost.
         working: the scope of its handler.
-        renewing: the scope of its renewal; cancelled when the handler has ended.
+        has_ended: whether its handler has ended, so that a loss can harm nothing any more.
+        is_over: set when it has been settled: nothing is to be renewed any more.
         thread: where a plain function works on the message; it cannot be stopped.
     """
 
@@ -45,8 +51,11 @@ class Held(Generic[W]):
         self.ending: EventKind = "unsettled"
         self.was_lost = anyio.Event()
         self.working = anyio.CancelScope()
-        self.renewing = anyio.CancelScope()
+        self.has_ended = False
+        self.is_over = False
         self.thread: ThreadCall | None = None
+        self._loop = asyncio.get_running_loop()
+        self._guard: asyncio.TimerHandle | None = None
 
     @property
     def renew_at(self) -> float:
@@ -66,7 +75,34 @@ class Held(Generic[W]):
     def renewed(self, work: W, seconds: float, *, asked_at: float) -> None:
         self.work = work
         self.safe_until = max(self.safe_until, asked_at + seconds)
-        self.working.deadline = self.give_up_at
+
+    @contextmanager
+    def guarded(self) -> Iterator[None]:
+        """Cancel the handler in here in time, should no renewal move the end of the lease."""
+        self._watch()
+        try:
+            yield
+        finally:
+            self.has_ended = True
+            if self._guard is not None:
+                self._guard.cancel()
+
+    def _watch(self) -> None:
+        # Looked up when the time has come: a loop that stood still hears late of renewals.
+        if self._loop.time() < self.give_up_at:
+            self._guard = self._loop.call_at(self.give_up_at, self._watch)
+        else:
+            self.take_away("it could not be renewed in time")
+
+    def take_away_soon(self, why: str) -> None:
+        """Do as `take_away`, from any thread."""
+        in_loop(self._loop, partial(self.take_away, why))()
+
+    def take_away(self, why: str) -> None:
+        """Cancel the handler, unless it has ended."""
+        if not self.has_ended and self.lost is None:
+            self.lose(why)
+            self.working.cancel()
 
     def lose(self, why: str) -> None:
         self.lost = why

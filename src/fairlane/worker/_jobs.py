@@ -28,7 +28,7 @@ from fairlane.worker._job_outcome import (
 from fairlane.worker._load import Load
 from fairlane.worker._outcome import Outcome
 from fairlane.worker._settings import Settings
-from fairlane.worker._work import Chore, Hold
+from fairlane.worker._work import Chore, Hold, Separate
 from fairlane.worker.events import EventKind
 
 __all__ = ("JobHooks", "JobSide", "JobSource", "LeasedJob")
@@ -39,11 +39,24 @@ GUARD_SECONDS = 1.0
 """A job that its guard refused rests so long at least, or for `poll_interval`."""
 
 
-class JobSide(HistorySide, Protocol):
+class Extending(Protocol):
+    async def extend(self, job: Job, lease: float) -> Job: ...
+
+
+class SeparateJobs(Extending, Protocol):
+    """The leases of the same queue, seen through connections of its own."""
+
+    async def close(self) -> None: ...
+
+
+class JobSide(Extending, HistorySide, Protocol):
     """What a pool needs of a job queue; see `fairlane.jobs.working.WorkingSide`."""
 
     lease: float
     subscribe: Callable[[Callable[[], object]], Callable[[], None]]
+
+    @property
+    def separate(self) -> Callable[[], SeparateJobs] | None: ...
 
     async def open(self, definitions: Sequence[Definition]) -> None: ...
     async def claim(self, demand: Demand, n: int) -> list[Job]: ...
@@ -51,7 +64,6 @@ class JobSide(HistorySide, Protocol):
     async def fail(self, job: Job, error: str | None, *, is_started: bool = True) -> bool: ...
     async def retry(self, job: Job, delay: float, error: str | None) -> bool: ...
     async def release(self, job: Job, delay: float = 0.0) -> bool: ...
-    async def extend(self, job: Job, lease: float) -> Job: ...
     async def reschedule(self, job: Job, definition: Definition, error: str | None) -> bool: ...
     async def lower(self, job: Job, priority: int) -> bool: ...
     async def reconcile(self) -> object: ...
@@ -135,6 +147,11 @@ class JobSource:
     def reconcile(self) -> Chore | None:
         return lambda: self._reconcile()
 
+    @property
+    def separate(self) -> Callable[[], Separate[LeasedJob]] | None:
+        opens = self._side.separate
+        return None if opens is None else partial(_separate, opens)
+
     async def _reconcile(self) -> object:
         return await self._side.reconcile()
 
@@ -203,7 +220,7 @@ class JobSource:
         return await self._side.release(job, outcome.delay)
 
     async def extend(self, work: LeasedJob, seconds: float) -> LeasedJob:
-        return replace(work, job=await self._side.extend(work.job, seconds))
+        return await _extended(self._side, work, seconds)
 
     async def ended(self, work: LeasedJob, outcome: Outcome, ending: EventKind) -> None:
         definition, started = self._of(work), self._started.pop(work.token, None)
@@ -261,6 +278,15 @@ def _arguments(definition: Definition, context: JobContext) -> tuple[Any, ...]:
         return (context, definition.params(context.job.payload))
     except PayloadError as error:
         raise Fail(str(error)) from error
+
+
+def _separate(opens: Callable[[], SeparateJobs]) -> Separate[LeasedJob]:
+    jobs = opens()
+    return Separate(partial(_extended, jobs), jobs.close)
+
+
+async def _extended(jobs: Extending, work: LeasedJob, seconds: float) -> LeasedJob:
+    return replace(work, job=await jobs.extend(work.job, seconds))
 
 
 async def _asked(on_error: Hook, error: BaseException, context: JobContext) -> Answer | None:

@@ -11,9 +11,18 @@ from fairlane.retry import Reject, Retry
 from fairlane.worker._calling import Handler
 from fairlane.worker._outcome import ACK, Outcome, after_failure, before_delivery
 from fairlane.worker._settings import Settings
-from fairlane.worker._work import Chore, Hold
+from fairlane.worker._work import Chore, Hold, Separate
 from fairlane.worker.events import EventKind
-from fairlane.worker.source import Announcing, ManyClaiming, Reconcilable, Repairable, Source
+from fairlane.worker.source import (
+    Announcing,
+    Extending,
+    ManyClaiming,
+    Reconcilable,
+    Repairable,
+    Separable,
+    SeparateSource,
+    Source,
+)
 
 __all__ = ("Messages",)
 
@@ -71,6 +80,11 @@ class Messages(Generic[E]):
         source = self._source
         return (lambda: source.reconcile()) if isinstance(source, Reconcilable) else None
 
+    @property
+    def separate(self) -> Callable[[], Separate[LeasedMessage[E]]] | None:
+        opens = self._source.separate if isinstance(self._source, Separable) else None
+        return None if opens is None else partial(_separate, opens)
+
     async def claim(self, n: int) -> Sequence[LeasedMessage[E]]:
         visibility = self._settings.visibility
         return [LeasedMessage(lease, visibility) for lease in await self._leases(n)]
@@ -117,7 +131,7 @@ class Messages(Generic[E]):
         return await self._source.release(lease)
 
     async def extend(self, work: LeasedMessage[E], seconds: float) -> LeasedMessage[E]:
-        return replace(work, lease=await self._source.extend(work.lease, seconds))
+        return await _extended(self._source, work, seconds)
 
     async def ended(self, work: LeasedMessage[E], outcome: Outcome, ending: EventKind) -> None:
         """The listener of the pool is all that hears of it."""
@@ -129,3 +143,14 @@ class Messages(Generic[E]):
         if isinstance(self._source, Announcing):
             return self._source.subscribe(callback)
         return lambda: None
+
+
+def _separate(opens: Callable[[], SeparateSource[E]]) -> Separate[LeasedMessage[E]]:
+    source = opens()
+    return Separate(partial(_extended, source), source.close)
+
+
+async def _extended(
+    source: Extending[E], work: LeasedMessage[E], seconds: float
+) -> LeasedMessage[E]:
+    return replace(work, lease=await source.extend(work.lease, seconds))

@@ -1,10 +1,9 @@
 """One life of a pool: its task groups, from the first claim to the last settlement."""
 
-import asyncio
 import logging
 import random
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from functools import partial
 from typing import Generic
 
@@ -17,9 +16,11 @@ from fairlane.worker._fetching import Fetching
 from fairlane.worker._handling import Handling
 from fairlane.worker._health import Vitals
 from fairlane.worker._held import Held
+from fairlane.worker._loops import in_this_loop, name_this_task
 from fairlane.worker._outage import Outage
 from fairlane.worker._outcome import RELEASE
-from fairlane.worker._renewal import Renewer
+from fairlane.worker._renewal import Renewals
+from fairlane.worker._renewal_thread import renewing
 from fairlane.worker._settings import Settings
 from fairlane.worker._settling import Settling
 from fairlane.worker._switch import Switch
@@ -55,6 +56,7 @@ class Run(Generic[W]):
         self._vitals = vitals
         self._report = report
         self._stopping = anyio.Event()
+        self._renewals: Renewals[W] = Renewals(vitals)
         self._settling = Settling(source, vitals, report)
         self._fetching = Fetching(
             source, settings, vitals, stopping=self._stopping, give_back=self._give_back
@@ -63,7 +65,7 @@ class Run(Generic[W]):
             source,
             settings,
             owner=Owner(),
-            renewer=Renewer(source, vitals),
+            renewals=self._renewals,
             settling=self._settling,
             vitals=vitals,
             report=report,
@@ -72,16 +74,16 @@ class Run(Generic[W]):
     async def live(self, stop: Switch, cut: Switch) -> None:
         """Work until `stop` is thrown, then drain until the deadline, or until `cut` is thrown.
 
-        Everything a run does is a task of one of these three groups. They end from the inside out:
-        claims, then handlers, then renewals, which nobody needs to wait for.
+        Everything a run does is in one of these three. They end from the inside out: claims, then
+        handlers, then renewals, which nobody needs to wait for.
         """
         work = anyio.CancelScope()
         with stop.connected(self._stopping.set), cut.connected(work.cancel), work:
             async with (
-                anyio.create_task_group() as renewals,
+                renewing(self._renewals, self._source),
                 anyio.create_task_group() as handlers,
             ):
-                await self._claim(work, partial(self._start, handlers, renewals))
+                await self._claim(work, partial(self._start, handlers))
                 if not self._stopping.is_set():
                     work.cancel()
         if self._fetching.hopeless is not None:
@@ -109,22 +111,24 @@ class Run(Generic[W]):
         claims.deadline = now + CLAIM_SECONDS
         self._fetching.wake_all()
 
-    def _start(self, handlers: TaskGroup, renewals: TaskGroup, held: Held[W]) -> None:
-        handlers.start_soon(self._handle, held, renewals)
+    def _start(self, handlers: TaskGroup, held: Held[W]) -> None:
+        self._renewals.add(held)  # from now on: it may be long until its task starts
+        handlers.start_soon(self._handle, held)
 
-    async def _handle(self, held: Held[W], renewals: TaskGroup) -> None:
+    async def _handle(self, held: Held[W]) -> None:
         try:
-            await contained(self._carry(held, renewals))
+            await contained(self._carry(held))
         except Exception:  # one message must not take the others down with it
             logger.exception("a lease was dropped by a fault of the pool or the source")
         finally:
             self._source.let_go(held.work)
             self._fetching.free_slot()
 
-    async def _carry(self, held: Held[W], renewals: TaskGroup) -> None:
+    async def _carry(self, held: Held[W]) -> None:
         with self._vitals.leased():
             self._report("claimed", held.work)
-            await self._handling.handle(held, renewals)
+            name_this_task(f"the handler of {held.work.name}")
+            await self._handling.handle(held)
 
     async def _give_back(self, held: Held[W]) -> None:
         with self._vitals.leased():
@@ -162,7 +166,7 @@ class Run(Generic[W]):
     @contextmanager
     def _announced(self) -> Iterator[None]:
         """Look for work whenever the source tells of some."""
-        unsubscribe = self._source.subscribe(_in_this_loop(self._fetching.look_again))
+        unsubscribe = self._source.subscribe(in_this_loop(self._fetching.look_again))
         try:
             yield
         finally:
@@ -172,14 +176,3 @@ class Run(Generic[W]):
 def _jittered(seconds: float) -> float:
     """Let pools that start together not all work at the same moment."""
     return seconds * random.uniform(0.5, 1.0)
-
-
-def _in_this_loop(action: Callable[[], None]) -> Callable[[], None]:
-    """Return `action` for callers in any thread."""
-    loop = asyncio.get_running_loop()
-
-    def call() -> None:
-        with suppress(RuntimeError):  # the loop is closed
-            loop.call_soon_threadsafe(action)
-
-    return call

@@ -70,7 +70,11 @@ class Settling(Generic[W]):
                 self._tell(held, answer)
 
     async def _until_answered(self, held: Held[W]) -> bool | None:
-        """Return whether the lease was still held; None if it ran out without an answer."""
+        """Return whether the lease was still held; None if it ran out without an answer.
+
+        It is renewed meanwhile, but not for ever: a settlement may never be possible.
+        """
+        give_up_at = anyio.current_time() + held.visibility
         for attempt in count(1):
             answer = await self._try_once(held)
             is_ours = anyio.current_time() < held.safe_until
@@ -78,7 +82,7 @@ class Settling(Generic[W]):
                 # Refused after an unanswered try, while nobody else can hold the group: that try
                 # was applied and only its reply was lost.
                 return answer or (attempt > 1 and is_ours)
-            if not is_ours:
+            if not is_ours or anyio.current_time() >= give_up_at:
                 break
             await anyio.sleep(PAUSE.delay(attempt))
         return None

@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import count
 from typing import Any
 
@@ -11,7 +12,7 @@ import anyio
 from fairlane.errors import describe
 from fairlane.shield import DEADLINE
 from fairlane.worker._outcome import RELEASE, Outcome
-from fairlane.worker._work import Chore, Hold, Work, WorkSource
+from fairlane.worker._work import Chore, Hold, Separate, Work, WorkSource
 from fairlane.worker.events import EventKind
 
 __all__ = ("Together",)
@@ -73,6 +74,13 @@ class Together:
     @property
     def reconcile(self) -> Chore | None:
         return _all([part.reconcile for part in self._parts])
+
+    @property
+    def separate(self) -> Callable[[], Separate[PartsWork]] | None:
+        """None unless all parts have it: one pool renews all leases in one place."""
+        opens = {part: part.separate for part in self._parts}
+        known = {part: open_it for part, open_it in opens.items() if open_it is not None}
+        return partial(_separate, known) if len(known) == len(opens) else None
 
     async def claim(self, n: int) -> Sequence[PartsWork]:
         """Fill up to `n` slots. An error of one part does not lose what another one has leased."""
@@ -138,6 +146,19 @@ class Together:
                 end()
 
         return unsubscribe
+
+
+def _separate(opens: Mapping[Part, Callable[[], Separate[Any]]]) -> Separate[PartsWork]:
+    opened = {part: open_it() for part, open_it in opens.items()}
+
+    async def extend(work: PartsWork, seconds: float) -> PartsWork:
+        return replace(work, work=await opened[work.part].extend(work.work, seconds))
+
+    async def close() -> None:
+        for each in opened.values():
+            await each.close()
+
+    return Separate(extend, close)
 
 
 def _all(chores: Sequence[Chore | None]) -> Chore | None:

@@ -3,13 +3,14 @@
 A transport and a job queue are each seen through this and through nothing else.
 """
 
-from collections.abc import Callable, Coroutine, Mapping, Sequence
-from typing import Any, Protocol, TypeVar
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, Protocol, TypeVar
 
 from fairlane.worker._outcome import Outcome
 from fairlane.worker.events import EventKind
 
-__all__ = ("Chore", "Hold", "W", "Work", "WorkSource")
+__all__ = ("Chore", "Extend", "Hold", "Separate", "W", "Work", "WorkSource")
 
 Chore = Callable[[], Coroutine[Any, Any, object]]
 
@@ -45,6 +46,17 @@ class Work(Protocol):
 
 W = TypeVar("W", bound=Work)
 
+Extend = Callable[[W, float], Awaitable[W]]
+"""Renews a lease for so many seconds. Raises `LeaseLost`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Separate(Generic[W]):
+    """A source seen through connections of its own, of which a pool uses only this."""
+
+    extend: Extend[W]
+    close: Callable[[], Awaitable[None]]
+
 
 class Hold(Protocol):
     """The pool's hold on a piece of work, as lent to whoever handles it."""
@@ -78,6 +90,11 @@ class WorkSource(Protocol[W]):
 
     @property
     def reconcile(self) -> Chore | None: ...
+
+    @property
+    def separate(self) -> Callable[[], Separate[W]] | None:
+        """What opens connections of its own in the event loop that calls it; None without such."""
+        ...
 
     async def claim(self, n: int) -> Sequence[W]:
         """Lease up to `n` pieces. Raising or cancelled, it leaves nothing leased."""

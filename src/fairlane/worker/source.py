@@ -10,10 +10,13 @@ from fairlane.model import E, Lease
 
 __all__ = (
     "Announcing",
+    "Extending",
     "ManyClaiming",
     "Order",
     "Reconcilable",
     "Repairable",
+    "Separable",
+    "SeparateSource",
     "Source",
     "checked_source",
     "oddity_of",
@@ -27,7 +30,13 @@ Order = Literal["fair", "priority"]
 """Which of the claimable groups comes first: the one that waits longest, or the most urgent one."""
 
 
-class Source(Protocol[E]):
+class Extending(Protocol[E]):
+    """Renews leases."""
+
+    async def extend(self, lease: Lease[E], visibility: float = 30.0) -> Lease[E]: ...
+
+
+class Source(Extending[E], Protocol[E]):
     """Leases groups of messages; `AsyncMongoTransport` is one.
 
     A claim that raises, or is cancelled, leaves nothing leased that it knows of: where the reply of
@@ -50,8 +59,6 @@ class Source(Protocol[E]):
     async def nack(
         self, lease: Lease[E], delay: float = 0.0, *, error: str | None = None
     ) -> bool: ...
-
-    async def extend(self, lease: Lease[E], visibility: float = 30.0) -> Lease[E]: ...
 
     async def release(self, lease: Lease[E]) -> bool: ...
 
@@ -88,6 +95,26 @@ class Reconcilable(Protocol):
     """A source that puts groups where claims find them; a pool calls it now and then."""
 
     async def reconcile(self) -> object: ...
+
+
+class SeparateSource(Extending[E], Protocol[E]):
+    """The same leases, seen through connections of its own."""
+
+    async def close(self) -> None: ...
+
+
+@runtime_checkable
+class Separable(Protocol[E]):
+    """A source that can be seen through connections of its own, in another event loop.
+
+    A pool renews leases through those, in a thread, where neither a handler that blocks the event
+    loop nor one that uses up the connections can hinder it.
+    """
+
+    @property
+    def separate(self) -> Callable[[], SeparateSource[E]] | None:
+        """What opens one in the running event loop; None where there is nothing to connect to."""
+        ...
 
 
 @runtime_checkable
