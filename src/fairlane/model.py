@@ -1,9 +1,10 @@
 """The values that the transport hands out. All are immutable."""
 
+import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Generic
+from typing import TYPE_CHECKING, Any, Generic, Protocol
 
 if TYPE_CHECKING:  # a default: nobody has to name the type of events that are just BSON
     from typing_extensions import TypeVar
@@ -14,7 +15,16 @@ else:
 
     E = TypeVar("E")
 
-__all__ = ("DeadLetter", "Lease", "Message", "RepairReport", "Seen", "TransportStats")
+__all__ = (
+    "DeadLetter",
+    "Hold",
+    "Lease",
+    "LeaseSignal",
+    "Message",
+    "RepairReport",
+    "Seen",
+    "TransportStats",
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +63,35 @@ class Seen:
     redriven_from: int | None = None
 
 
+class Hold(Protocol):
+    """The hold that a worker has on what is leased."""
+
+    @property
+    def is_lost(self) -> bool: ...
+
+    async def until_lost(self) -> None: ...
+
+
+class LeaseSignal:
+    """Tells that a lease is lost, as an event does; `is_set` is safe in any thread."""
+
+    __slots__ = ("_hold",)
+
+    def __init__(self, hold: Hold | None = None) -> None:
+        self._hold = hold
+
+    def is_set(self) -> bool:
+        """Whether the lease is over, or will be before it can be renewed."""
+        return self._hold is not None and self._hold.is_lost
+
+    async def wait(self) -> None:
+        """Wait until it is lost; for ever, if nobody watches over the lease."""
+        if self._hold is None:
+            await asyncio.get_running_loop().create_future()
+        else:
+            await self._hold.until_lost()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lease(Generic[E]):
     """The right to handle the head of one group until `expires_at`.
@@ -65,6 +104,8 @@ class Lease(Generic[E]):
         epoch: fencing number; grows with every lease of the group.
         expires_at: epoch seconds on the server's clock.
         messages: the leased messages in order; `event` and `seq` are the first one's.
+        lost: tells a handler of a `WorkerPool` that its lease is lost, which is why it is being
+            cancelled: `lease.lost.is_set()`. Nobody sets that of a lease that was claimed by hand.
     """
 
     group_id: str
@@ -76,6 +117,7 @@ class Lease(Generic[E]):
     epoch: int
     expires_at: float
     messages: tuple[Message[E], ...] = field(default=(), repr=False)
+    lost: LeaseSignal = field(default=LeaseSignal(), repr=False, compare=False)
     _seen: Seen = field(default=Seen(), repr=False)
 
 

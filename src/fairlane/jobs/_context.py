@@ -12,8 +12,10 @@ from fairlane import checks
 from fairlane.checks import Seconds
 from fairlane.errors import FairlaneError, JobLost
 from fairlane.jobs.model import Job
+from fairlane.model import Hold as LeaseHold
+from fairlane.model import LeaseSignal
 
-__all__ = ("Hold", "JobContext", "LeaseSignal")
+__all__ = ("Hold", "JobContext")
 
 if TYPE_CHECKING:
     Adapter = logging.LoggerAdapter[logging.Logger]
@@ -21,28 +23,10 @@ else:
     Adapter = logging.LoggerAdapter
 
 
-class Hold(Protocol):
+class Hold(LeaseHold, Protocol):
     """The hold that a worker has on a job."""
 
-    @property
-    def is_lost(self) -> bool: ...
-
-    async def until_lost(self) -> None: ...
-
     async def extend(self, seconds: float) -> None: ...
-
-
-class LeaseSignal:
-    """Tells that the lease is lost, as an event does; `is_set` is safe in any thread."""
-
-    def __init__(self, hold: Hold) -> None:
-        self._hold = hold
-
-    def is_set(self) -> bool:
-        return self._hold.is_lost
-
-    async def wait(self) -> None:
-        await self._hold.until_lost()
 
 
 class Extensions:

@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any, Generic
 
 from fairlane.checks import is_async
-from fairlane.model import E, Lease
+from fairlane.model import E, Lease, LeaseSignal
 from fairlane.retry import Reject, Retry
 from fairlane.worker._calling import Handler
 from fairlane.worker._outcome import ACK, Outcome, after_failure, before_delivery
@@ -101,12 +101,13 @@ class Messages(Generic[E]):
         return before_delivery(work.attempt, self._settings.max_attempts)
 
     async def handle(self, work: LeasedMessage[E], hold: Hold) -> Outcome:
+        lease = replace(work.lease, lost=LeaseSignal(hold))
         if self._is_async:
-            answer = self._handler(work.lease)
+            answer = self._handler(lease)
             assert answer is not None
             await answer
         else:
-            await hold.in_thread(partial(self._handler, work.lease))
+            await hold.in_thread(partial(self._handler, lease))
         return ACK
 
     async def judge(self, work: LeasedMessage[E], error: BaseException) -> Outcome:

@@ -43,7 +43,8 @@ class RenewalThread(Generic[W]):
         self._renewals = renewals
         self._separate = separate
         self._handlers = ThisLoop()
-        self.began = anyio.Event()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._is_stopping = False
         self.ended = anyio.Event()
 
     def start(self) -> None:
@@ -51,8 +52,10 @@ class RenewalThread(Generic[W]):
         threading.Thread(target=self._live, name="fairlane-renewals", daemon=True).start()
 
     def stop(self) -> None:
-        """Begin to end; only after it `began`."""
-        in_loop(self._loop, self._stopping.set)()
+        # Race: the thread begins just now. It sees this, or has a loop by now.
+        self._is_stopping = True
+        if self._loop is not None:
+            in_loop(self._loop, self._stopped.set)()
 
     def _live(self) -> None:
         # Of the same kind, so that both loops read the same clock.
@@ -61,14 +64,12 @@ class RenewalThread(Generic[W]):
             with asyncio.Runner(loop_factory=kind) as runner:
                 runner.run(self._main())
         finally:
-            for event in (self.began, self.ended):
-                in_loop(self._handlers.loop, event.set)()
+            in_loop(self._handlers.loop, self.ended.set)()
 
     async def _main(self) -> None:
+        self._stopped = anyio.Event()
         self._loop = asyncio.get_running_loop()
-        self._stopping = anyio.Event()
-        in_loop(self._handlers.loop, self.began.set)()
-        while not self._stopping.is_set():
+        while not self._is_stopping:
             try:
                 await self._renew_until_stopped()
             except Exception:  # no lease may be lost by a fault in here
@@ -81,7 +82,7 @@ class RenewalThread(Generic[W]):
             async with anyio.create_task_group() as group:
                 watch = OtherLoop(self._handlers, group)
                 group.start_soon(self._renewals.run, separate.extend, watch)
-                await self._stopping.wait()
+                await self._stopped.wait()
                 group.cancel_scope.cancel()
         finally:
             with anyio.move_on_after(CLOSING_SECONDS, shield=True):
@@ -91,8 +92,6 @@ class RenewalThread(Generic[W]):
 @asynccontextmanager
 async def _in_thread(thread: RenewalThread[W]) -> AsyncIterator[None]:
     thread.start()
-    with anyio.CancelScope(shield=True):
-        await thread.began.wait()
     try:
         yield
     finally:

@@ -1,0 +1,236 @@
+"""Leases are renewed in a thread of their own where a source has a connection to spare for it."""
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any
+
+import anyio
+import pytest
+from worker_fakes import FakeSource, Record
+
+from fairlane.errors import LeaseLost
+from fairlane.model import Lease
+from fairlane.worker import WorkerPool
+
+VISIBILITY = 0.6
+BLOCKED = 1.0
+"""Seconds, of real time: longer than a lease lasts."""
+
+
+class Spare:
+    """The leases of a source, seen from another thread: they last as long as they are renewed."""
+
+    def __init__(self) -> None:
+        self.threads: set[int] = set()
+        self.opened_in: list[int] = []
+        self.closed_in: list[int] = []
+        self.error: Exception | None = None
+        self.renewals = 0
+
+    def open(self) -> "Spare":
+        self.opened_in.append(threading.get_ident())
+        return self
+
+    async def extend(self, lease: Lease[Any], visibility: float = 30.0) -> Lease[Any]:
+        self.threads.add(threading.get_ident())
+        self.renewals += 1
+        if self.error is not None:
+            raise self.error
+        return replace(lease, expires_at=lease.expires_at + visibility)
+
+    async def close(self) -> None:
+        self.closed_in.append(threading.get_ident())
+
+
+class SpareSource(FakeSource):
+    """Keeps a lease whose end is not moved: what renews it is the spare connection."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.spare = Spare()
+
+    @property
+    def separate(self) -> Callable[[], Spare] | None:
+        return self.spare.open
+
+
+@pytest.fixture
+def source() -> SpareSource:
+    source = SpareSource()
+    source.publish("g")
+    return source
+
+
+def pool(source: FakeSource, handler: Any, record: Record, **options: Any) -> WorkerPool[Any]:
+    return WorkerPool(source, handler, visibility=VISIBILITY, on_event=record, **options)
+
+
+async def blocking(_: object) -> None:
+    time.sleep(BLOCKED)  # noqa: ASYNC251 - what handlers must not do
+
+
+async def test_handler_that_blocks_the_loop_keeps_its_lease(source: SpareSource) -> None:
+    record = Record()
+    async with pool(source, blocking, record):
+        await record.until("acked")
+    assert record.kinds == ["claimed", "acked"]
+
+
+async def test_leases_that_wait_behind_a_handler_that_blocks_are_kept(source: SpareSource) -> None:
+    source.publish("h")
+    record = Record()
+    async with pool(source, blocking, record):
+        await record.until("acked", times=2)
+    assert source.is_drained
+
+
+async def test_renewals_leave_the_thread_of_the_handlers_alone(source: SpareSource) -> None:
+    record = Record()
+    async with pool(source, blocking, record):
+        await record.until("acked")
+    spare = source.spare
+    assert spare.renewals >= 2
+    assert threading.get_ident() not in spare.threads | {*spare.opened_in, *spare.closed_in}
+
+
+async def test_thread_ends_with_the_pool_and_closes_what_it_opened(source: SpareSource) -> None:
+    before = set(threading.enumerate())
+    record = Record()
+    async with pool(source, blocking, record):
+        await record.until("acked")
+        (thread,) = set(threading.enumerate()) - before
+    thread.join(5)
+    assert len(source.spare.closed_in) == len(source.spare.opened_in) == 1
+    assert not thread.is_alive()
+
+
+async def test_short_handlers_renew_nothing(source: SpareSource) -> None:
+    record = Record()
+
+    async def handle(_: object) -> None:
+        """Succeed at once."""
+
+    async with pool(source, handle, record):
+        await record.until("acked")
+    assert source.spare.renewals == 0
+
+
+async def test_handler_of_a_lease_that_is_lost_is_cancelled_and_can_tell_why(
+    source: SpareSource,
+) -> None:
+    source.spare.error = LeaseLost("g", 1, 1)
+    record, reasons = Record(), []
+
+    async def handle(lease: Lease[Any]) -> None:
+        try:
+            await anyio.sleep_forever()
+        finally:
+            reasons.append(lease.lost.is_set())
+
+    async with pool(source, handle, record):
+        await record.until("lease_lost")
+    assert reasons == [True]
+
+
+async def test_handler_that_is_cancelled_by_a_shutdown_can_tell_that_its_lease_is_not_lost(
+    source: SpareSource,
+) -> None:
+    record, reasons = Record(), []
+
+    async def handle(lease: Lease[Any]) -> None:
+        try:
+            await anyio.sleep_forever()
+        finally:
+            reasons.append(lease.lost.is_set())
+
+    async with pool(source, handle, record, drain_timeout=0):
+        await record.until("claimed")
+    assert reasons == [False]
+
+
+async def test_handler_is_cancelled_in_time_when_no_renewal_succeeds(source: SpareSource) -> None:
+    source.spare.error = ConnectionError("server away")
+    record = Record()
+    async with pool(source, lambda lease: lease.lost.wait(), record):
+        started_at = anyio.current_time()
+        await record.until("lease_lost")
+        lasted = anyio.current_time() - started_at
+    assert lasted < VISIBILITY
+
+
+async def test_handler_whose_lease_ran_out_while_it_waited_for_the_loop_never_starts(
+    source: SpareSource,
+) -> None:
+    source.spare.error = ConnectionError("server away")
+    source.publish("h")
+    record, started = Record(), []
+
+    async def handle(lease: Lease[Any]) -> None:
+        started.append(lease.group_id)
+        source.groups["h"].available_at = float("inf")  # nobody claims it again
+        time.sleep(BLOCKED)  # noqa: ASYNC251 - what handlers must not do
+
+    class Both(SpareSource):
+        async def claim_many(self, worker_id: str, n: int, *args: Any, **_: Any) -> list[Any]:
+            found = [await self.claim(worker_id, *args) for _ in range(n)]
+            return [lease for lease in found if lease is not None]
+
+    both = Both()
+    both.spare, both.groups = source.spare, source.groups
+    async with pool(both, handle, record):
+        await record.until("lease_lost")
+    assert started == ["g"]
+
+
+async def test_blocked_loop_is_named_with_what_blocks_it(
+    source: SpareSource, caplog: pytest.LogCaptureFixture
+) -> None:
+    record = Record()
+    async with pool(source, blocking, record):
+        await record.until("acked")
+    (line, *_) = [entry.message for entry in caplog.records if "blocked" in entry.message]
+    assert "the handler of group 'g', seq 1" in line
+    assert f"{__file__}:" in line
+    assert "in blocking" in line
+
+
+async def test_renewals_go_on_after_a_fault_in_their_thread(
+    source: SpareSource, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fairlane.worker._renewal_thread.RESTART_SECONDS", 0.0)
+    opens = source.spare.open
+    failures = [OSError("no file descriptor left")]
+
+    def open_at_second_try() -> Spare:
+        if failures:
+            raise failures.pop()
+        return opens()
+
+    source.spare.open = open_at_second_try  # type: ignore[method-assign]
+    record = Record()
+    async with pool(source, blocking, record):
+        await record.until("acked")
+    assert record.kinds == ["claimed", "acked"]
+
+
+@pytest.mark.parametrize("ticks", [*range(30), 40, 60, 80])
+async def test_cancellation_at_any_tick_ends_the_thread(source: SpareSource, ticks: int) -> None:
+    before = set(threading.enumerate())
+
+    async def handle(_: object) -> None:
+        await anyio.sleep_forever()
+
+    task = asyncio.ensure_future(pool(source, handle, Record()).run())
+    for _ in range(ticks):
+        await asyncio.sleep(0)
+    task.cancel()
+    with suppress(asyncio.CancelledError):
+        await task
+    for thread in set(threading.enumerate()) - before:
+        await asyncio.to_thread(thread.join, 5)
+    assert not source.leased
+    assert len(source.spare.closed_in) == len(source.spare.opened_in)
