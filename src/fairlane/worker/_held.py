@@ -100,9 +100,11 @@ class Held(Generic[W]):
 
     def take_away(self, why: str) -> None:
         """Cancel the handler, unless it has ended."""
-        if not self.has_ended and self.lost is None:
+        if self.has_ended:
+            return
+        if self.lost is None:  # the handler may know it already, from an extension of its own
             self.lose(why)
-            self.working.cancel()
+        self.working.cancel()
 
     def lose(self, why: str) -> None:
         self.lost = why
