@@ -3,16 +3,14 @@
 import asyncio
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from typing import Any
 
 import anyio
 import pytest
 from worker_fakes import FakeSource, Record
 
-from fairlane.errors import LeaseLost
 from fairlane.model import Lease
 from fairlane.worker import WorkerPool
 
@@ -29,18 +27,21 @@ class Spare:
         self.opened_in: list[int] = []
         self.closed_in: list[int] = []
         self.error: Exception | None = None
+        self.is_lost = False
         self.renewals = 0
 
     def open(self) -> "Spare":
         self.opened_in.append(threading.get_ident())
         return self
 
-    async def extend(self, lease: Lease[Any], visibility: float = 30.0) -> Lease[Any]:
+    async def extend_many(
+        self, leases: Sequence[Lease[Any]], visibility: float = 30.0
+    ) -> list[Lease[Any] | None]:
         self.threads.add(threading.get_ident())
         self.renewals += 1
         if self.error is not None:
             raise self.error
-        return replace(lease, expires_at=lease.expires_at + visibility)
+        return [None if self.is_lost else lease for lease in leases]
 
     async def close(self) -> None:
         self.closed_in.append(threading.get_ident())
@@ -122,7 +123,7 @@ async def test_short_handlers_renew_nothing(source: SpareSource) -> None:
 async def test_handler_of_a_lease_that_is_lost_is_cancelled_and_can_tell_why(
     source: SpareSource,
 ) -> None:
-    source.spare.error = LeaseLost("g", 1, 1)
+    source.spare.is_lost = True
     record, reasons = Record(), []
 
     async def handle(lease: Lease[Any]) -> None:

@@ -221,7 +221,8 @@ class Listener:
         """Tell of each job whether it is held for another lease; None if that cannot be told."""
         try:
             with anyio.fail_after(seconds):
-                return await self._settler.extend_many(jobs, self._request.lease)
+                extended = await self._settler.extend_many(jobs, self._request.lease)
+                return [bool(each) for each in extended]
         except (PyMongoError, TimeoutError) as error:
             logger.warning("leases could not be renewed, trying on: %s", describe(error, 300))
             return None

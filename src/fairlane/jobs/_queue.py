@@ -10,7 +10,7 @@ from fairlane.announcing import Announcer
 from fairlane.checks import MOST_AT_ONCE, Seconds
 from fairlane.clock import Clock
 from fairlane.driver import Driver, close
-from fairlane.errors import FairlaneError
+from fairlane.errors import FairlaneError, JobLost
 from fairlane.jobs import _arguments
 from fairlane.jobs._claim import Claimer, Request
 from fairlane.jobs._drafts import (
@@ -367,7 +367,19 @@ class AsyncJobQueue:
         held = _arguments.job(job)
         seconds = self._lease if lease is None else checks.positive_seconds("lease", lease)
         await self._store.ready()
-        return await self._settler.extend(held, seconds)
+        (extended,) = await self._settler.extend_many([held], seconds)
+        if extended is None:
+            raise JobLost(held.id, held.type, held.epoch)
+        return extended
+
+    async def extend_many(
+        self, jobs: Iterable[Job], lease: Seconds | None = None
+    ) -> list[Job | None]:
+        """Hold each job as `extend` does, in one command; None for one that is held no longer."""
+        held = _arguments.jobs(jobs)
+        seconds = self._lease if lease is None else checks.positive_seconds("lease", lease)
+        await self._store.ready()
+        return await self._settler.extend_many(held, seconds)
 
     async def reclaim_stale(
         self, *, older_than: Seconds | None = None, type: str | None = None

@@ -10,7 +10,6 @@ from pymongo.errors import PyMongoError
 
 from fairlane.clock import instant
 from fairlane.driver import Change, Document
-from fairlane.errors import JobLost
 from fairlane.jobs import _job_commands
 from fairlane.jobs._store import JobStore
 from fairlane.jobs.model import Job, Outcome, State
@@ -71,16 +70,13 @@ class Settler:
         update = _job_commands.returned(now=await self._store.now() + delay)
         return await finish(self._apply([_change(job, update) for job in jobs]))
 
-    async def extend(self, job: Job, lease: float) -> Job:
+    async def extend_many(self, jobs: Jobs, lease: float) -> list[Job | None]:
         until = await self._store.now() + lease
-        (is_held,) = await self._apply([_change(job, commands.extended(until=until))])
-        if not is_held:
-            raise JobLost(job.id, job.type, job.epoch)
-        return replace(job, available_at=max(until, job.available_at or until))
-
-    async def extend_many(self, jobs: Jobs, lease: float) -> list[bool]:
-        until = await self._store.now() + lease
-        return await self._apply([_change(job, commands.extended(until=until)) for job in jobs])
+        changes = [_change(job, commands.extended(until=until)) for job in jobs]
+        return [
+            replace(job, available_at=max(until, job.available_at or until)) if is_held else None
+            for job, is_held in zip(jobs, await self._apply(changes), strict=True)
+        ]
 
     async def rerank(self, job: Job, priority: int) -> bool:
         """Race: as of a settlement: the token tells whose job it is."""

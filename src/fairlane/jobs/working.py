@@ -7,6 +7,7 @@ from typing import Protocol
 
 from pymongo.errors import PyMongoError
 
+from fairlane.errors import JobLost
 from fairlane.jobs._claim import Claimer, Request
 from fairlane.jobs._definition import Definition
 from fairlane.jobs._history import History
@@ -43,7 +44,7 @@ class Demand:
 class Renewing(Protocol):
     """The same jobs through a client of its own: `close()` closes it."""
 
-    async def extend(self, job: Job, lease: float) -> Job: ...
+    async def extend_many(self, jobs: Sequence[Job], lease: float) -> list[Job | None]: ...
     async def close(self) -> None: ...
 
 
@@ -156,7 +157,10 @@ class WorkingSide:
 
     async def extend(self, job: Job, lease: float) -> Job:
         """Raises `JobLost`."""
-        return await self._settler.extend(job, lease)
+        (extended,) = await self._settler.extend_many([job], lease)
+        if extended is None:
+            raise JobLost(job.id, job.type, job.epoch)
+        return extended
 
     async def reschedule(self, job: Job, definition: Definition, error: str | None) -> bool:
         return await self._recurrer.reschedule(job, definition, error)

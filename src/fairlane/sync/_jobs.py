@@ -182,6 +182,11 @@ class JobQueue(Facade[AsyncJobQueue]):
         """Hold the job for at least `lease` seconds from now; raises `JobLost` if it is lost."""
         return self._call(lambda q: q.extend(job, lease))
 
+    def extend_many(self, jobs: Iterable[Job], lease: Seconds | None = None) -> list[Job | None]:
+        """Hold each job as `extend` does, in one command; None for one that is held no longer."""
+        held = _read(jobs)
+        return self._call(lambda q: q.extend_many(held, lease))
+
     def reclaim_stale(
         self, *, older_than: Seconds | None = None, type: str | None = None
     ) -> Reclaimed:

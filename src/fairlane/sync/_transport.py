@@ -135,6 +135,13 @@ class MongoTransport(Facade[AsyncMongoTransport[E]], Generic[E]):
         """Hold the lease for `visibility` seconds from now; raises `LeaseLost` if it is lost."""
         return self._call(lambda t: t.extend(lease, visibility))
 
+    def extend_many(
+        self, leases: Iterable[Lease[E]], visibility: Seconds = 30.0
+    ) -> list[Lease[E] | None]:
+        """Hold each lease as `extend` does, in one command; None for one that is held no longer."""
+        held = list(leases)
+        return self._call(lambda t: t.extend_many(held, visibility))
+
     def release(self, lease: Lease[E]) -> bool:
         """Give the group back at once without counting the attempt. Returns as `ack`."""
         return self._call(lambda t: t.release(lease))

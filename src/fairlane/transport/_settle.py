@@ -8,7 +8,6 @@ from typing import Any
 from pymongo.errors import PyMongoError
 
 from fairlane.driver import Change, Delete, Document, Write
-from fairlane.errors import LeaseLost
 from fairlane.lease import commands
 from fairlane.model import Lease
 from fairlane.shield import finish
@@ -64,12 +63,13 @@ class Settler:
         changes = [_change(lease, commands.given_back(now=now)) for lease in leases]
         return await finish(self._apply(changes))
 
-    async def extend(self, lease: Lease[Any], visibility: float) -> Lease[Any]:
+    async def extend(self, leases: Leases, visibility: float) -> list[Lease[Any] | None]:
         until = await self._store.now() + visibility
-        (is_held,) = await self._apply([_change(lease, commands.extended(until=until))])
-        if not is_held:
-            raise LeaseLost(lease.group_id, lease.seq, lease.epoch)
-        return replace(lease, expires_at=max(until, lease.expires_at))
+        changes = [_change(lease, commands.extended(until=until)) for lease in leases]
+        return [
+            replace(lease, expires_at=max(until, lease.expires_at)) if is_held else None
+            for lease, is_held in zip(leases, await self._apply(changes), strict=True)
+        ]
 
     async def _apply(self, changes: Sequence[Change]) -> list[bool]:
         return await self._store.driver.update_and_tell(self._store.locks, changes)

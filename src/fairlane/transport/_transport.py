@@ -9,7 +9,7 @@ from fairlane.announcing import Announcer
 from fairlane.checks import MOST_AT_ONCE, Seconds
 from fairlane.clock import Clock
 from fairlane.driver import Driver, close
-from fairlane.errors import ConfigurationError
+from fairlane.errors import ConfigurationError, LeaseLost
 from fairlane.lease.commands import Order
 from fairlane.lease.settings import partition_count
 from fairlane.lease.site import checked_setup
@@ -362,7 +362,19 @@ class AsyncMongoTransport(Generic[E]):
         _arguments.lease(lease)
         seconds = checks.positive_seconds("visibility", visibility)
         await self._store.ready()
-        return await self._settler.extend(lease, seconds)
+        (extended,) = await self._settler.extend([lease], seconds)
+        if extended is None:
+            raise LeaseLost(lease.group_id, lease.seq, lease.epoch)
+        return extended
+
+    async def extend_many(
+        self, leases: Iterable[Lease[E]], visibility: Seconds = 30.0
+    ) -> list[Lease[E] | None]:
+        """Hold each lease as `extend` does, in one command; None for one that is held no longer."""
+        held = _arguments.leases(leases)
+        seconds = checks.positive_seconds("visibility", visibility)
+        await self._store.ready()
+        return await self._settler.extend(held, seconds)
 
     async def release(self, lease: Lease[E]) -> bool:
         """Give the group back at once without counting the attempt. Returns as `ack`."""

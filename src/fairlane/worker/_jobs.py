@@ -12,7 +12,7 @@ import anyio
 from fairlane.checks import is_async
 from fairlane.errors import PayloadError, describe
 from fairlane.jobs import Definition, Job, JobContext
-from fairlane.jobs.working import Demand
+from fairlane.jobs.working import Demand, Renewing
 from fairlane.retry import Fail
 from fairlane.worker._cancellation import contained
 from fairlane.worker._hooks import Guard, GuardRefused, Hook, Stay, called, guarded, told
@@ -39,24 +39,14 @@ GUARD_SECONDS = 1.0
 """A job that its guard refused rests so long at least, or for `poll_interval`."""
 
 
-class Extending(Protocol):
-    async def extend(self, job: Job, lease: float) -> Job: ...
-
-
-class SeparateJobs(Extending, Protocol):
-    """The leases of the same queue, seen through connections of its own."""
-
-    async def close(self) -> None: ...
-
-
-class JobSide(Extending, HistorySide, Protocol):
+class JobSide(HistorySide, Protocol):
     """What a pool needs of a job queue; see `fairlane.jobs.working.WorkingSide`."""
 
     lease: float
     subscribe: Callable[[Callable[[], object]], Callable[[], None]]
 
     @property
-    def separate(self) -> Callable[[], SeparateJobs] | None: ...
+    def separate(self) -> Callable[[], Renewing] | None: ...
 
     async def open(self, definitions: Sequence[Definition]) -> None: ...
     async def claim(self, demand: Demand, n: int) -> list[Job]: ...
@@ -64,6 +54,7 @@ class JobSide(Extending, HistorySide, Protocol):
     async def fail(self, job: Job, error: str | None, *, is_started: bool = True) -> bool: ...
     async def retry(self, job: Job, delay: float, error: str | None) -> bool: ...
     async def release(self, job: Job, delay: float = 0.0) -> bool: ...
+    async def extend(self, job: Job, lease: float) -> Job: ...
     async def reschedule(self, job: Job, definition: Definition, error: str | None) -> bool: ...
     async def lower(self, job: Job, priority: int) -> bool: ...
     async def reconcile(self) -> object: ...
@@ -220,7 +211,7 @@ class JobSource:
         return await self._side.release(job, outcome.delay)
 
     async def extend(self, work: LeasedJob, seconds: float) -> LeasedJob:
-        return await _extended(self._side, work, seconds)
+        return replace(work, job=await self._side.extend(work.job, seconds))
 
     async def ended(self, work: LeasedJob, outcome: Outcome, ending: EventKind) -> None:
         definition, started = self._of(work), self._started.pop(work.token, None)
@@ -280,13 +271,17 @@ def _arguments(definition: Definition, context: JobContext) -> tuple[Any, ...]:
         raise Fail(str(error)) from error
 
 
-def _separate(opens: Callable[[], SeparateJobs]) -> Separate[LeasedJob]:
-    jobs = opens()
-    return Separate(partial(_extended, jobs), jobs.close)
+def _separate(opens: Callable[[], Renewing]) -> Separate[LeasedJob]:
+    queue = opens()
 
+    async def extend(works: Sequence[LeasedJob], seconds: float) -> list[LeasedJob | None]:
+        extended = await queue.extend_many([work.job for work in works], seconds)
+        return [
+            None if job is None else replace(work, job=job)
+            for work, job in zip(works, extended, strict=True)
+        ]
 
-async def _extended(jobs: Extending, work: LeasedJob, seconds: float) -> LeasedJob:
-    return replace(work, job=await jobs.extend(work.job, seconds))
+    return Separate(extend, queue.close)
 
 
 async def _asked(on_error: Hook, error: BaseException, context: JobContext) -> Answer | None:

@@ -15,7 +15,6 @@ from fairlane.worker._work import Chore, Hold, Separate
 from fairlane.worker.events import EventKind
 from fairlane.worker.source import (
     Announcing,
-    Extending,
     ManyClaiming,
     Reconcilable,
     Repairable,
@@ -132,7 +131,7 @@ class Messages(Generic[E]):
         return await self._source.release(lease)
 
     async def extend(self, work: LeasedMessage[E], seconds: float) -> LeasedMessage[E]:
-        return await _extended(self._source, work, seconds)
+        return replace(work, lease=await self._source.extend(work.lease, seconds))
 
     async def ended(self, work: LeasedMessage[E], outcome: Outcome, ending: EventKind) -> None:
         """The listener of the pool is all that hears of it."""
@@ -148,10 +147,14 @@ class Messages(Generic[E]):
 
 def _separate(opens: Callable[[], SeparateSource[E]]) -> Separate[LeasedMessage[E]]:
     source = opens()
-    return Separate(partial(_extended, source), source.close)
 
+    async def extend(
+        works: Sequence[LeasedMessage[E]], seconds: float
+    ) -> list[LeasedMessage[E] | None]:
+        extended = await source.extend_many([work.lease for work in works], seconds)
+        return [
+            None if lease is None else replace(work, lease=lease)
+            for work, lease in zip(works, extended, strict=True)
+        ]
 
-async def _extended(
-    source: Extending[E], work: LeasedMessage[E], seconds: float
-) -> LeasedMessage[E]:
-    return replace(work, lease=await source.extend(work.lease, seconds))
+    return Separate(extend, source.close)

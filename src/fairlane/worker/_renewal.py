@@ -2,8 +2,10 @@
 
 import logging
 import math
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from itertools import count
-from typing import TYPE_CHECKING, Generic
+from typing import Generic
 
 import anyio
 
@@ -14,16 +16,19 @@ from fairlane.worker._cancellation import contained
 from fairlane.worker._health import Vitals
 from fairlane.worker._held import Held
 from fairlane.worker._loops import in_this_loop
-from fairlane.worker._work import Extend, W
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from fairlane.worker._work import ExtendMany, W
 
 __all__ = ("Renewals",)
 
 logger = logging.getLogger(__name__)
 
 PAUSE = Backoff(base=0.05, cap=2.0)
+
+TOGETHER = 200
+"""So many leases are renewed in one command at most."""
+
+SOON = 1 / 30
+"""Leases that are due within this share of their visibility are renewed with those that are."""
 
 
 class Renewals(Generic[W]):
@@ -46,7 +51,10 @@ class Renewals(Generic[W]):
         """Renew from the next third of the visibility on, until the lease `is_over`."""
         due = max(held.renew_at, held.taken_at)
         self._waiting[held] = due
-        if due < self._looks_at:
+        # Race: it is discarded in another thread while this adds it again. One of both sees that.
+        if held.is_over:
+            self._waiting.pop(held, None)
+        elif due < self._looks_at:
             self._look_now()
 
     def discard(self, held: Held[W]) -> None:
@@ -56,8 +64,19 @@ class Renewals(Generic[W]):
             self.own_loop.note(due, held)
         self._end_of_trouble(held)
 
-    async def run(self, extend: Extend[W], watch: Watch) -> None:
-        """Renew until cancelled."""
+    async def run_singly(self, extend: Callable[[W, float], Awaitable[W]]) -> None:
+        """Renew each lease by itself, in the event loop of the handlers, until cancelled."""
+
+        async def extend_many(works: Sequence[W], seconds: float) -> Sequence[W | None]:
+            try:
+                return [await extend(work, seconds) for work in works]
+            except LeaseLost:
+                return [None]
+
+        await self.run(extend_many, self.own_loop, together=1)
+
+    async def run(self, extend: ExtendMany[W], watch: Watch, *, together: int = TOGETHER) -> None:
+        """Renew until cancelled, so many leases together at most."""
         async with anyio.create_task_group() as group:
             while True:
                 wake = anyio.Event()
@@ -65,70 +84,77 @@ class Renewals(Generic[W]):
                 # Race: a lease is added while this looks. What the look misses is due before
                 # infinity, and wakes.
                 self._looks_at = math.inf
-                for held, due in self._take_due():
-                    watch.note(due, held)
-                    group.start_soon(self._keep, held, extend, watch)
-                await self._sleep_until_due(wake)
+                for batch in self._take_due(together, watch):
+                    group.start_soon(self._keep, batch, extend)
+                self._looks_at = min(tuple(self._waiting.values()), default=math.inf)
+                with anyio.CancelScope(deadline=self._looks_at):
+                    await wake.wait()
 
-    def _take_due(self) -> list[tuple[Held[W], float]]:
+    def _take_due(self, together: int, watch: Watch) -> Iterator[list[Held[W]]]:
+        """Take the leases that are due, and those that will be soon, in batches of one length."""
         now = anyio.current_time()
-        due = [(held, at) for held, at in tuple(self._waiting.items()) if at <= now]
-        return [(held, at) for held, at in due if self._waiting.pop(held, None) is not None]
+        by_visibility = defaultdict[float, list[Held[W]]](list)
+        for held, due in tuple(self._waiting.items()):
+            if due > now + held.visibility * SOON or self._waiting.pop(held, None) is None:
+                continue
+            watch.note(due, held)
+            if held.renew_at > now + held.visibility * SOON:  # its handler has extended it
+                self.add(held)
+            else:
+                by_visibility[held.visibility].append(held)
+        for batch in by_visibility.values():
+            yield from (batch[at : at + together] for at in range(0, len(batch), together))
 
-    async def _sleep_until_due(self, wake: anyio.Event) -> None:
-        self._looks_at = min(tuple(self._waiting.values()), default=math.inf)
-        with anyio.CancelScope(deadline=self._looks_at):
-            await wake.wait()
+    async def _keep(self, batch: Sequence[Held[W]], extend: ExtendMany[W]) -> None:
+        """Renew until it is answered; then let each wait for its next turn."""
+        for attempt in count(1):
+            batch = [held for held in batch if not held.is_over]
+            if not batch or await self._try_once(batch, extend):
+                return
+            await anyio.sleep(min(PAUSE.delay(attempt), batch[0].visibility / 12))
 
-    async def _keep(self, held: Held[W], extend: Extend[W], watch: Watch) -> None:
+    async def _try_once(self, batch: Sequence[Held[W]], extend: ExtendMany[W]) -> bool:
+        asked_at, visibility = anyio.current_time(), batch[0].visibility
         try:
-            while not held.is_over:
-                await self._renew(held, extend)
-                due = max(held.renew_at, anyio.current_time())
-                await anyio.sleep_until(due)
-                watch.note(due, held)
-        except LeaseLost:
+            # A reply that never comes must leave time for a second try.
+            limit = visibility / 6
+            with anyio.move_on_after(limit):
+                works = [held.work for held in batch]
+                for held, work in zip(
+                    batch, await contained(extend(works, visibility)), strict=True
+                ):
+                    self._answered(held, work, asked_at)
+                return True
+        except Exception as error:
+            self._note_trouble(batch, error)
+        else:
+            self._note_trouble(batch, TimeoutError(f"no answer within {limit:g} s"))
+        return False
+
+    def _answered(self, held: Held[W], work: W | None, asked_at: float) -> None:
+        self._end_of_trouble(held)
+        if work is None:
             held.take_away_soon(
                 "somebody else has it, or the handler settled it itself, which the pool does"
             )
-        finally:
-            self._end_of_trouble(held)
-
-    async def _renew(self, held: Held[W], extend: Extend[W]) -> None:
-        for attempt in count(1):
-            if await self._try_once(held, extend) or held.is_over:
-                self._end_of_trouble(held)
-                return
-            await anyio.sleep(min(PAUSE.delay(attempt), held.visibility / 12))
-
-    async def _try_once(self, held: Held[W], extend: Extend[W]) -> bool:
-        asked_at = anyio.current_time()
-        try:
-            # A reply that never comes must leave time for a second try.
-            limit = held.visibility / 6
-            with anyio.move_on_after(limit):
-                work = await contained(extend(held.work, held.visibility))
-                held.renewed(work, held.visibility, asked_at=asked_at)
-                return True
-        except LeaseLost:
-            raise
-        except Exception as error:
-            self._note_trouble(held, error)
-        else:
-            self._note_trouble(held, TimeoutError(f"no answer within {limit:g} s"))
-        return False
-
-    def _note_trouble(self, held: Held[W], error: Exception) -> None:
-        """With all slots taken nothing is claimed, and only renewals can tell of an outage."""
-        if held.is_over or held.work.token in self._failing:
             return
-        self._failing.add(held.work.token)
+        held.renewed(work, held.visibility, asked_at=asked_at)
+        self.add(held)
+
+    def _note_trouble(self, batch: Sequence[Held[W]], error: Exception) -> None:
+        """With all slots taken nothing is claimed, and only renewals can tell of an outage."""
+        news = [each for each in batch if not each.is_over and each.work.token not in self._failing]
+        if not news:
+            return
+        self._failing.update(each.work.token for each in news)
         self._vitals.fail("renewing")
+        first, *others = news
         logger.warning(
-            "cannot renew the lease on %s, trying on: %r",
-            held.work.name,
+            "cannot renew the lease on %s%s, trying on: %r",
+            first.work.name,
+            f" and {len(others)} more" if others else "",
             error,
-            extra=held.log_extra,
+            extra=first.log_extra,
         )
 
     def _end_of_trouble(self, held: Held[W]) -> None:

@@ -33,7 +33,7 @@ async def renewing(renewals: Renewals[W], source: WorkSource[W]) -> AsyncIterato
             yield
         return
     async with anyio.create_task_group() as group:
-        group.start_soon(renewals.run, source.extend, renewals.own_loop)
+        group.start_soon(renewals.run_singly, source.extend)
         yield
         group.cancel_scope.cancel()
 
@@ -81,7 +81,7 @@ class RenewalThread(Generic[W]):
         try:
             async with anyio.create_task_group() as group:
                 watch = OtherLoop(self._handlers, group)
-                group.start_soon(self._renewals.run, separate.extend, watch)
+                group.start_soon(self._renewals.run, separate.extend_many, watch)
                 await self._stopped.wait()
                 group.cancel_scope.cancel()
         finally:

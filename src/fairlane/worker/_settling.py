@@ -19,13 +19,15 @@ __all__ = ("Settling",)
 logger = logging.getLogger(__name__)
 
 TRY_SECONDS = 3.0
-"""How long one try may take; of a short lease a third, but a second at least. Not cut short by
-cancellation.
+"""How long one try may take. Not cut short by cancellation.
 
 Then the source is told to give up, and may finish what it has begun: an `AsyncMongoTransport` that
 hears nothing from its server takes `fairlane.shield.DEADLINE` for that, two seconds. So the second
 try begins five seconds after the first, and a shutdown waits so long for the last one.
 """
+
+PATIENCE_SECONDS = 10.0
+"""For so long a settlement is tried at least: a short lease is renewed meanwhile."""
 
 ENDED_SECONDS = 20.0
 """How long a source may take to tell its application and its history of the end of a lease."""
@@ -74,7 +76,7 @@ class Settling(Generic[W]):
 
         It is renewed meanwhile, but not for ever: a settlement may never be possible.
         """
-        give_up_at = anyio.current_time() + held.visibility
+        give_up_at = anyio.current_time() + max(held.visibility, PATIENCE_SECONDS)
         for attempt in count(1):
             answer = await self._try_once(held)
             is_ours = anyio.current_time() < held.safe_until
@@ -89,15 +91,14 @@ class Settling(Generic[W]):
 
     async def _try_once(self, held: Held[W]) -> bool | None:
         try:
-            limit = min(TRY_SECONDS, max(1.0, held.visibility / 3))
-            with anyio.move_on_after(limit, shield=True):
+            with anyio.move_on_after(TRY_SECONDS, shield=True):
                 return await contained(self._call(held))
         except LeaseLost:
             return False
         except Exception as error:
             self._note_trouble(held, error)
         else:
-            self._note_trouble(held, TimeoutError(f"no answer within {limit:g} s"))
+            self._note_trouble(held, TimeoutError(f"no answer within {TRY_SECONDS:g} s"))
         return None
 
     def _note_trouble(self, held: Held[W], error: Exception) -> None:

@@ -151,14 +151,24 @@ class Together:
 def _separate(opens: Mapping[Part, Callable[[], Separate[Any]]]) -> Separate[PartsWork]:
     opened = {part: open_it() for part, open_it in opens.items()}
 
-    async def extend(work: PartsWork, seconds: float) -> PartsWork:
-        return replace(work, work=await opened[work.part].extend(work.work, seconds))
+    async def extend_many(works: Sequence[PartsWork], seconds: float) -> Sequence[PartsWork | None]:
+        extended: dict[str, Work | None] = {}
+        for part, separate in opened.items():
+            of_part = [each.work for each in works if each.part is part]
+            if of_part:
+                renewed = await separate.extend_many(of_part, seconds)
+                extended |= zip((each.token for each in of_part), renewed, strict=True)
+        return [_seen_again(each, extended[each.token]) for each in works]
 
     async def close() -> None:
         for each in opened.values():
             await each.close()
 
-    return Separate(extend, close)
+    return Separate(extend_many, close)
+
+
+def _seen_again(work: PartsWork, renewed: Work | None) -> PartsWork | None:
+    return None if renewed is None else replace(work, work=renewed)
 
 
 def _all(chores: Sequence[Chore | None]) -> Chore | None:

@@ -10,7 +10,7 @@ from typing import Any, Generic, Protocol, TypeVar
 from fairlane.worker._outcome import Outcome
 from fairlane.worker.events import EventKind
 
-__all__ = ("Chore", "Extend", "Hold", "Separate", "W", "Work", "WorkSource")
+__all__ = ("Chore", "ExtendMany", "Hold", "Separate", "W", "Work", "WorkSource")
 
 Chore = Callable[[], Coroutine[Any, Any, object]]
 
@@ -46,15 +46,15 @@ class Work(Protocol):
 
 W = TypeVar("W", bound=Work)
 
-Extend = Callable[[W, float], Awaitable[W]]
-"""Renews a lease for so many seconds. Raises `LeaseLost`."""
+ExtendMany = Callable[[Sequence[W], float], Awaitable[Sequence[W | None]]]
+"""Renews leases for so many seconds; None for one that is lost."""
 
 
 @dataclass(frozen=True, slots=True)
 class Separate(Generic[W]):
     """A source seen through connections of its own, of which a pool uses only this."""
 
-    extend: Extend[W]
+    extend_many: ExtendMany[W]
     close: Callable[[], Awaitable[None]]
 
 

@@ -1,7 +1,7 @@
 """What a worker pool needs of the thing it takes leases from."""
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Literal, Protocol, runtime_checkable
 
 from fairlane.checks import is_async
@@ -10,7 +10,6 @@ from fairlane.model import E, Lease
 
 __all__ = (
     "Announcing",
-    "Extending",
     "ManyClaiming",
     "Order",
     "Reconcilable",
@@ -30,13 +29,7 @@ Order = Literal["fair", "priority"]
 """Which of the claimable groups comes first: the one that waits longest, or the most urgent one."""
 
 
-class Extending(Protocol[E]):
-    """Renews leases."""
-
-    async def extend(self, lease: Lease[E], visibility: float = 30.0) -> Lease[E]: ...
-
-
-class Source(Extending[E], Protocol[E]):
+class Source(Protocol[E]):
     """Leases groups of messages; `AsyncMongoTransport` is one.
 
     A claim that raises, or is cancelled, leaves nothing leased that it knows of: where the reply of
@@ -59,6 +52,8 @@ class Source(Extending[E], Protocol[E]):
     async def nack(
         self, lease: Lease[E], delay: float = 0.0, *, error: str | None = None
     ) -> bool: ...
+
+    async def extend(self, lease: Lease[E], visibility: float = 30.0) -> Lease[E]: ...
 
     async def release(self, lease: Lease[E]) -> bool: ...
 
@@ -97,8 +92,14 @@ class Reconcilable(Protocol):
     async def reconcile(self) -> object: ...
 
 
-class SeparateSource(Extending[E], Protocol[E]):
+class SeparateSource(Protocol[E]):
     """The same leases, seen through connections of its own."""
+
+    async def extend_many(
+        self, leases: Sequence[Lease[E]], visibility: float = 30.0
+    ) -> Sequence[Lease[E] | None]:
+        """Extend each lease; None for one that is held no longer."""
+        ...
 
     async def close(self) -> None: ...
 
