@@ -51,10 +51,10 @@ class WorkerPool(Generic[E]):
     is still at work when the pool ends keeps its lease, which runs out by itself: given back, the
     group would have two holders.
 
-    Renewals share the event loop with async handlers, and Motor's pool of threads with every other
-    use of Motor in the process: a handler that blocks the loop, or keeps all of these threads busy,
-    for longer than two thirds of `visibility` lets its own lease run out, and the message goes to
-    another worker beside it.
+    Leases are renewed in a thread of its own, through a client that is copied from the source's: a
+    handler that blocks the event loop, or uses up the connections, loses none. The log says which
+    one blocks. Where a source cannot be copied (a `Source` of your own without `separate`, an
+    in-process fake) the renewals share the event loop with the handlers.
 
     Example:
         ```python
