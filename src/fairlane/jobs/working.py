@@ -18,7 +18,7 @@ from fairlane.jobs._upkeep import Upkeep
 from fairlane.jobs.model import Execution, Job
 from fairlane.shield import finish
 
-__all__ = ("Demand", "WorkingSide")
+__all__ = ("Demand", "Renewing", "WorkingSide")
 
 logger = logging.getLogger(__name__)
 

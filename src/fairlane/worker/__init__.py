@@ -4,7 +4,15 @@ from fairlane.worker._calling import Handler
 from fairlane.worker._health import Health, State
 from fairlane.worker.events import EventKind, Listener, WorkerEvent
 from fairlane.worker.pool import WorkerPool
-from fairlane.worker.source import Announcing, Order, Reconcilable, Repairable, Source
+from fairlane.worker.source import (
+    Announcing,
+    Order,
+    Reconcilable,
+    Repairable,
+    Separable,
+    SeparateSource,
+    Source,
+)
 
 __all__ = (
     "Announcing",
@@ -15,6 +23,8 @@ __all__ = (
     "Order",
     "Reconcilable",
     "Repairable",
+    "Separable",
+    "SeparateSource",
     "Source",
     "State",
     "WorkerEvent",
