@@ -56,29 +56,43 @@ def test_head_is_judged_by_what_was_found_and_what_is_settled(
     undeleted: list[int],
 ) -> None:
     judged = judge(documents(*found), done)
-    assert judged.message == (None if head is None else {"_id": head})
+    assert judged.messages == (() if head is None else ({"_id": head},))
     assert judged.is_last is is_last
     assert judged.deletable == tuple(documents(*deletable))
     assert judged.undeleted == tuple(undeleted)
 
 
 @pytest.mark.parametrize("done", [[], [1], [1, 2, 3]])
-def test_limit_has_room_for_the_settled_the_head_and_one_more(done: list[int]) -> None:
+def test_limit_has_room_for_the_settled_those_to_deliver_and_one_more(done: list[int]) -> None:
     assert head_limit(done) == len(done) + 2
+    assert head_limit(done, 5) == len(done) + 6
+
+
+def test_what_was_redriven_ends_a_batch_before_it() -> None:
+    found = [{"_id": 1}, {"_id": 2}, {"_id": 3, "redriven_from": 0}, {"_id": 4}]
+    judged = judge(found, [], 4)
+    assert judged.messages == ({"_id": 1}, {"_id": 2})
+    assert not judged.is_last
+
+
+def test_what_was_redriven_is_delivered_as_a_head() -> None:
+    found = [{"_id": 3, "redriven_from": 0}, {"_id": 4}]
+    assert judge(found, [], 4).messages == tuple(found)
 
 
 @pytest.mark.parametrize("stored", range(7))
 @pytest.mark.parametrize("done", [[], [2], [1, 2], [2, 5], [3, 4, 6]])
+@pytest.mark.parametrize("batch", [1, 3])
 def test_judgement_is_that_of_somebody_who_sees_the_whole_group(
-    stored: int, done: list[int]
+    stored: int, done: list[int], batch: int
 ) -> None:
     """For every group that holds a range of messages, with any of them settled."""
     for first in range(1, 5):
         group = list(range(first, first + stored))
-        judged = judge(documents(*group[: head_limit(done)]), done)
+        judged = judge(documents(*group[: head_limit(done, batch)]), done, batch)
         live = [seq for seq in group if seq not in done]
-        assert judged.message == (documents(live[0])[0] if live else None)
-        assert judged.is_last == (len(live) < 2)
+        assert judged.messages == tuple(documents(*live[:batch]))
+        assert judged.is_last == (len(live) <= batch)
         deletable = {document["_id"] for document in judged.deletable}
         assert set(group).intersection(done) <= {*deletable, *judged.undeleted}
         assert deletable <= set(group).intersection(done)

@@ -105,9 +105,7 @@ class Settings:
         Raises:
             ConfigurationError: another number is stored than this program asked for.
         """
-        default = {"$setOnInsert": {"partitions": self._wanted or 1}}
-        await counters.upsert([({"_id": self._key}, default)])
-        found = await self.read(counters)
+        found = await self._stored(counters)
         if self._wanted not in (None, found.partitions):
             raise ConfigurationError(
                 f"{self._key!r} in {counters.name!r} is set to partitions={found.partitions}, this "
@@ -116,6 +114,18 @@ class Settings:
                 f"without partitions: `await {self._product}.repartition({self._wanted})`"
             )
         return found
+
+    async def _stored(self, counters: Collection) -> Partitioning:
+        """Look first: whoever may only read can do so where there is something to read.
+
+        Race: two programs store the first number: `$setOnInsert` keeps that of one of them.
+        """
+        stored = await counters.find_one({"_id": self._key})
+        if stored is None:
+            default = {"$setOnInsert": {"partitions": self._wanted or 1}}
+            await counters.upsert([({"_id": self._key}, default)])
+            return await self.read(counters)
+        return Partitioning.stored(stored)
 
     async def read(self, counters: Collection) -> Partitioning:
         """Return what is stored; one partition if somebody has dropped the collection."""

@@ -104,10 +104,13 @@ class MongoTransport(Facade[AsyncMongoTransport[E]], Generic[E]):
         min_priority: int = 0,
         *,
         order: Order = "fair",
+        batch: int = 1,
     ) -> list[Lease[E]]:
         """Lease up to `n` distinct groups, in three or four commands."""
         return self._call(
-            lambda t: t.claim_many(worker_id, n, visibility, min_priority, order=order),
+            lambda t: t.claim_many(
+                worker_id, n, visibility, min_priority, order=order, batch=batch
+            ),
             undo=_give_back,
         )
 
@@ -120,9 +123,11 @@ class MongoTransport(Facade[AsyncMongoTransport[E]], Generic[E]):
         held = list(leases)
         return self._call(lambda t: t.ack_many(held))
 
-    def nack(self, lease: Lease[E], delay: Seconds = 0.0, *, error: str | None = None) -> bool:
+    def nack(
+        self, lease: Lease[E], delay: Seconds = 0.0, *, error: str | None = None, done: int = 0
+    ) -> bool:
         """Give the message back for another attempt, after `delay` seconds. Returns as `ack`."""
-        return self._call(lambda t: t.nack(lease, delay, error=error))
+        return self._call(lambda t: t.nack(lease, delay, error=error, done=done))
 
     def nack_many(
         self, leases: Iterable[Lease[E]], delay: Seconds = 0.0, *, error: str | None = None
@@ -142,18 +147,18 @@ class MongoTransport(Facade[AsyncMongoTransport[E]], Generic[E]):
         held = list(leases)
         return self._call(lambda t: t.extend_many(held, visibility))
 
-    def release(self, lease: Lease[E]) -> bool:
+    def release(self, lease: Lease[E], *, done: int = 0) -> bool:
         """Give the group back at once without counting the attempt. Returns as `ack`."""
-        return self._call(lambda t: t.release(lease))
+        return self._call(lambda t: t.release(lease, done=done))
 
     def release_many(self, leases: Iterable[Lease[E]]) -> list[bool]:
         """Give groups back as `release` does, in one command; return the results in order."""
         held = list(leases)
         return self._call(lambda t: t.release_many(held))
 
-    def dead_letter(self, lease: Lease[E], reason: str) -> bool:
+    def dead_letter(self, lease: Lease[E], reason: str, *, done: int = 0) -> bool:
         """Settle the message by moving it to the dead letters, with why. Returns as `ack`."""
-        return self._call(lambda t: t.dead_letter(lease, reason))
+        return self._call(lambda t: t.dead_letter(lease, reason, done=done))
 
     def dead_letters(self, group_id: str | None = None) -> Iterator[DeadLetter[E]]:
         """Iterate over the dead letters, oldest message first, of one group or of all.

@@ -10,12 +10,18 @@ from fairlane.lease.commands import ORDERS, Order
 from fairlane.model import Lease
 from fairlane.transport._claim import Request
 
-__all__ = ("lease", "leases", "request")
+__all__ = ("done", "lease", "leases", "request")
 
 E = TypeVar("E")
 
 
-def request(worker_id: str, visibility: Seconds, min_priority: int, order: Order) -> Request:
+MOST_OF_A_GROUP = 1_000
+"""Messages under one lease; a command of a claim reads them all."""
+
+
+def request(
+    worker_id: str, visibility: Seconds, min_priority: int, order: Order, batch: int
+) -> Request:
     """Return what a claim asks for; raises `ConfigurationError` naming the first bad argument."""
     if order not in tuple(ORDERS):  # a list cannot be looked up in a dict
         raise ConfigurationError(f"order must be one of {tuple(ORDERS)}, not {order!r}")
@@ -24,7 +30,13 @@ def request(worker_id: str, visibility: Seconds, min_priority: int, order: Order
         visibility=checks.positive_seconds("visibility", visibility),
         min_priority=checks.priority("min_priority", min_priority),
         order=order,
+        batch=checks.count("batch", batch, most=MOST_OF_A_GROUP),
     )
+
+
+def done(value: int, held: Lease[E]) -> int:
+    """Return how many messages of a lease are done; not all: that is an `ack`."""
+    return checks.count("done", value, least=0, most=max(0, len(held.messages) - 1))
 
 
 def leases(several: Iterable[Lease[E]]) -> list[Lease[E]]:

@@ -24,12 +24,13 @@ E = TypeVar("E")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """What a claimer asks for. `visibility` is in seconds."""
+    """What a claimer asks for: leases for `visibility` seconds, of up to `batch` messages each."""
 
     worker_id: str
     visibility: float
     min_priority: int
     order: commands.Order
+    batch: int = 1
 
     def token(self) -> str:
         return f"{self.worker_id}:{uuid4().hex}"
@@ -73,7 +74,7 @@ class Claimer(Generic[E]):
             now=now,
             until=now + request.visibility,
             sort=commands.order_by(request.order),
-            read_back=self._reader.read_back,
+            read_back=partial(self._reader.read_back, request.batch),
         )
         if not group:
             return None if group is None else Skipped.EMPTY
@@ -95,7 +96,8 @@ class Claimer(Generic[E]):
         if not keys:
             return None
         bids = {key: request.token() for key in keys}
-        groups = await batch.lease_all(locks, wanted, bids, read_back=self._reader.read_back_all)
+        read_back = partial(self._reader.read_back_all, request.batch)
+        groups = await batch.lease_all(locks, wanted, bids, read_back=read_back)
         self._spread.note(bids=len(bids), won=len(groups))
         found = await self._handed_out(groups, request, now)
         self._appetite.note(len(groups), is_late=found is Skipped.LATE)
@@ -108,7 +110,7 @@ class Claimer(Generic[E]):
         for group in groups:
             group["leased_at"] = leased_at
         try:
-            leases = await self._delivery.leases(groups)
+            leases = await self._delivery.leases(groups, request.batch)
             now = await self._store.now()
         except BaseException:  # whatever it is, groups need not wait for their visibility to pass
             bids = {group["_id"]: group["token"] for group in groups}

@@ -1,7 +1,7 @@
 """Delivery: what a claim does with the groups that it has leased, before it hands them out."""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -32,12 +32,15 @@ BLOCKED = 60.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Front:
-    """A leased group, and the message at its front."""
+    """A leased group, and what stands at its front: one message at least."""
 
     group: Document
     head: Head
-    message: Document
     floor: int | None
+
+    @property
+    def message(self) -> Document:
+        return self.head.messages[0]
 
 
 class Delivery(Generic[E]):
@@ -60,19 +63,19 @@ class Delivery(Generic[E]):
         self._burial = burial
         self._dead = dead
 
-    async def leases(self, groups: Sequence[Document]) -> list[Lease[E]]:
-        """Return the leases of those groups that have something to deliver.
+    async def leases(self, groups: Sequence[Document], batch: int) -> list[Lease[E]]:
+        """Return the leases of those groups that have something to deliver, of up to `batch` each.
 
         Puts right what it finds wrong in the others, and gives them back.
         """
-        fronts = [front for group in groups if (front := await self._try_front(group))]
+        fronts = [front for group in groups if (front := await self._try_front(group, batch))]
         held = await self._corrected(fronts)
         return [lease for front in held if (lease := await self._decoded(front))]
 
-    async def _try_front(self, group: Document) -> Front | None:
+    async def _try_front(self, group: Document, batch: int) -> Front | None:
         """Let one group that cannot be understood, whoever wrote it, not stop the others."""
         try:
-            return await self._front(group)
+            return await self._front(group, batch)
         except PyMongoError:
             raise
         except Exception:
@@ -80,21 +83,21 @@ class Delivery(Generic[E]):
             await self._free(group, delay=BLOCKED)
             return None
 
-    async def _front(self, group: Document) -> Front | None:
+    async def _front(self, group: Document, batch: int) -> Front | None:
         if "dead" in group and not await self._burial.try_complete(group["_id"], group["dead"]):
             await self._free(group, delay=BLOCKED)
             return None
-        head, floor = await self._reader.read(group)
+        head, floor = await self._reader.read(group, batch)
         if head.deletable:
             settled = {each["_id"]: each.get("redriven_from") for each in head.deletable}
             await self._store.driver.write_in_order(self._store.deletions(settled))
-        if head.message is None:
+        if not head.messages:
             await self._abandon(group)
             return None
-        if not await self._dead.is_live(head.message):
-            await self._skip(group, head.message)
+        if not await self._dead.is_live(head.messages[0]):
+            await self._skip(group, head.messages[0])
             return None
-        return Front(group=group, head=head, message=head.message, floor=floor)
+        return Front(group=group, head=head, floor=floor)
 
     async def _corrected(self, fronts: Sequence[Front]) -> list[Front]:
         """Put right what the leases found wrong in their locks; leave out those that are lost."""
@@ -120,7 +123,20 @@ class Delivery(Generic[E]):
         except Exception as error:  # whatever a codec may raise
             await self._refuse(front, error)
             return None
-        return _lease(front, message)
+        return _lease(front, (message, *self._behind(front)))
+
+    def _behind(self, front: Front) -> Iterator[Message[E]]:
+        """Yield what is delivered with the head, up to the first one that cannot be read.
+
+        That one is seen to when it is the head itself.
+        """
+        for document in front.head.messages[1:]:
+            if "group_id" not in document:  # it could not be read together with the others
+                return
+            try:
+                yield self._payload.message(document)
+            except Exception:  # whatever a codec may raise
+                return
 
     async def _refuse(self, front: Front, error: Exception) -> None:
         """Move a message that cannot be decoded to the dead letters, and let its group go on."""
@@ -129,7 +145,7 @@ class Delivery(Generic[E]):
             seq=front.message["_id"], group_id=front.group["_id"], event=None
         )
         logger.error("message %d of group %r %s", message.seq, message.group_id, reason)
-        await self._settler.dead_letter(_lease(front, message), reason)
+        await self._settler.dead_letter(_lease(front, (message,)), reason)
 
     async def _skip(self, group: Document, message: Document) -> None:
         """Delete a message that came back after it was settled, and let its group go on."""
@@ -168,8 +184,8 @@ def _correction(front: Front) -> Change | None:
     return commands.held(group["_id"], group["token"]), {"$set": wrong}
 
 
-def _lease(front: Front, message: Message[E]) -> Lease[E]:
-    group, head = front.group, front.head
+def _lease(front: Front, messages: tuple[Message[E], ...]) -> Lease[E]:
+    group, head, message = front.group, front.head, messages[0]
     return Lease(
         group_id=message.group_id,
         seq=message.seq,
@@ -179,11 +195,11 @@ def _lease(front: Front, message: Message[E]) -> Lease[E]:
         attempt=group["attempts"],
         epoch=group["epoch"],
         expires_at=group["available_at"],
-        messages=(message,),
+        messages=messages,
         _seen=Seen(
             version=group.get("version"),
             undeleted=head.undeleted,
-            is_last=head.is_last,
+            is_last=head.is_last and len(messages) == len(head.messages),
             at=group["leased_at"],
             redriven_from=front.message.get("redriven_from"),
         ),

@@ -56,13 +56,18 @@ def settled(
     return {"$set": values, "$unset": {"last_error": "", "is_new": "", "head": ""}}
 
 
-def parked(*, at: float, seq: int, attempt: int, error: str | None) -> Document:
+def parked(
+    *, at: float, seq: int, attempt: int, error: str | None, done: Sequence[int] | None = None
+) -> Document:
     """Give the group back until `at`; the head stays the head and its attempts stay counted.
 
+    With `done` the messages before it are settled in the same write: see `settled`.
     `head` says whose attempts they are: a late publish with a smaller number may become the head.
     """
     update = commands.freed(at=at)
     update["$set"].update(head=Int64(seq), attempts=attempt)
+    if done is not None:
+        update["$set"]["done"] = [Int64(each) for each in done]
     if error is not None:
         update["$set"]["last_error"] = error
     return {**update, "$unset": {"is_new": ""}}

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 
 from fairlane.driver import Document
 
@@ -13,37 +14,44 @@ class Head:
     """What stands at the front of a leased group.
 
     Attributes:
-        message: the document to deliver; None if the group has no messages.
-        is_last: nothing stands behind it.
+        messages: the documents to deliver, in order; none if the group has none.
+        is_last: nothing stands behind them.
         deletable: documents of settled messages: an interrupted clean-up.
         undeleted: settled messages that may exist behind the part that was read.
     """
 
-    message: Document | None
+    messages: tuple[Document, ...]
     is_last: bool
     deletable: tuple[Document, ...]
     undeleted: tuple[int, ...]
 
 
-def head_limit(done: Sequence[int]) -> int:
-    """Return how many documents to read: the settled ones, the head, and one that tells "more"."""
-    return len(done) + 2
+def head_limit(done: Sequence[int], batch: int = 1) -> int:
+    """Return how many documents to read: settled ones, those to deliver, and one for "more"."""
+    return len(done) + batch + 1
 
 
-def judge(documents: Sequence[Document], done: Sequence[int]) -> Head:
-    """Judge the group's first `head_limit(done)` documents, in order of `_id`.
+def judge(documents: Sequence[Document], done: Sequence[int], batch: int = 1) -> Head:
+    """Judge the group's first `head_limit(done, batch)` documents, in order of `_id`.
 
     A settled message is gone for sure if it is not among them and they are all there are or reach
     past it. A late publish can still be inserted before one that was not seen.
     """
     seqs = [int(document["_id"]) for document in documents]
-    is_complete = len(documents) < head_limit(done)
+    is_complete = len(documents) < head_limit(done, batch)
     live = [document for document in documents if document["_id"] not in done]
+    delivered = _batched(live[:batch])
     return Head(
-        message=live[0] if live else None,
-        is_last=len(live) < 2,
+        messages=delivered,
+        is_last=len(live) == len(delivered),
         deletable=tuple(document for document in documents if document["_id"] in done),
         undeleted=tuple(
             seq for seq in done if seq not in seqs and not is_complete and seq > seqs[-1]
         ),
     )
+
+
+def _batched(live: Sequence[Document]) -> tuple[Document, ...]:
+    """Leave what was redriven for a lease of its own: its dead letter has to be looked at first."""
+    plain = takewhile(lambda document: document.get("redriven_from") is None, live[1:])
+    return (*live[:1], *plain)

@@ -15,42 +15,48 @@ IN_ORDER = (("_id", 1),)
 PART: Document = {"_id": 1, "redriven_from": 1}
 """What tells of a message without its event; a head that was read so is read again."""
 
-FRONT = 3
-"""Documents that are read together with the lock: enough for one that an ack may have left over."""
+FRONT = 2
+"""Documents that are read together with the lock besides those to deliver: enough for one that an
+ack may have left over, and one that tells "more"."""
 
 
 class GroupReader:
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    async def read(self, group: Document) -> tuple[Head, int | None]:
-        """Read the front of the group, and the floor of its epochs if its life is new."""
+    async def read(self, group: Document, batch: int) -> tuple[Head, int | None]:
+        """Read the front of the group, and the floor of its epochs if its life is new.
+
+        Of a message that came before not more than itself is delivered: if it kills its worker, no
+        other one shall be charged for it.
+        """
+        batch = 1 if group["attempts"] > 1 else batch
         done = group.get("done") or []
-        limit = head_limit(done)
+        limit = head_limit(done, batch)
         try:
-            documents, floor = await self._front(group, limit)
+            documents, floor = await self._front(group, limit, batch)
         except InvalidBSON:
             # Ids always decode; the head is then read alone, so that only a bad head is refused.
             documents = await self._find(group, limit, PART)
             floor = await self._store.counters.find_one({"_id": schema.floor_id(group["_id"])})
-        return judge(documents, done), None if floor is None else floor["n"]
+        return judge(documents, done, batch), None if floor is None else floor["n"]
 
-    async def read_back(self, taken: Document) -> Document | None:
+    async def read_back(self, batch: int, taken: Document) -> Document | None:
         """Read the lock that an update has leased, as `read_back_all` does.
 
         Of one group the whole front is read: that is less work than to look twice.
         """
-        rows = await self._joined(taken, _whole(self._store.messages.name))
+        rows = await self._joined(taken, _whole(self._store.messages.name, batch))
         return rows[0] if rows else None
 
-    async def read_back_all(self, taken: Document) -> list[Document]:
+    async def read_back_all(self, batch: int, taken: Document) -> list[Document]:
         """Read the locks that updates have leased, with the fronts of their groups and the floors.
 
         One command for all of that. A lock is read before its front, so its `version` is no newer
-        than what is seen of its messages. Events are read of the first ones only: all of them are
-        held in memory together.
+        than what is seen of its messages. Events are read of the first `batch` only: those of all
+        groups are held in memory together.
         """
-        return await self._joined(taken, _in_part(self._store.messages.name))
+        return await self._joined(taken, _in_part(self._store.messages.name, batch))
 
     async def _joined(self, taken: Document, fronts: list[Document]) -> list[Document]:
         store = self._store
@@ -67,10 +73,12 @@ class GroupReader:
                 pass  # something cannot be decoded, or is too large together with the rest
         return await store.locks.find(taken, sort=IN_ORDER, limit=0)
 
-    async def _front(self, group: Document, limit: int) -> tuple[list[Document], Document | None]:
+    async def _front(
+        self, group: Document, limit: int, batch: int
+    ) -> tuple[list[Document], Document | None]:
         first, front = group.pop("first", ()), group.pop("front", None)
         floor = group.pop("floor", None)
-        if front is not None and limit <= FRONT and (floor or not _has_unread_floor(group)):
+        if front is not None and limit <= FRONT + batch and (floor or not _has_unread_floor(group)):
             whole = {message["_id"]: message for message in first}
             documents = [whole.get(message["_id"], message) for message in front[:limit]]
             return documents, floor[0] if floor else None
@@ -101,16 +109,16 @@ def _has_unread_floor(group: Document) -> bool:
     return "is_new" in group and not isinstance(group["is_new"], str)
 
 
-def _whole(messages: str) -> list[Document]:
+def _whole(messages: str, batch: int) -> list[Document]:
     """Join the front of each group."""
-    return [_join(messages, "front", {"$limit": FRONT})]
+    return [_join(messages, "front", {"$limit": FRONT + batch})]
 
 
-def _in_part(messages: str) -> list[Document]:
-    """Join the first message of each group, and what tells of those behind it."""
+def _in_part(messages: str, batch: int) -> list[Document]:
+    """Join the first messages of each group, and what tells of those behind them."""
     return [
-        _join(messages, "first", {"$limit": 1}),
-        _join(messages, "front", {"$limit": FRONT}, {"$project": PART}),
+        _join(messages, "first", {"$limit": batch}),
+        _join(messages, "front", {"$limit": FRONT + batch}, {"$project": PART}),
     ]
 
 

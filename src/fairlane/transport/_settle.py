@@ -43,8 +43,9 @@ class Settler:
     async def ack(self, leases: Leases) -> list[bool]:
         return await finish(self._ack(leases))
 
-    async def dead_letter(self, lease: Lease[Any], reason: str) -> bool:
-        return await finish(self._dead_letter(lease, reason[:MAX_TEXT]))
+    async def dead_letter(self, lease: Lease[Any], reason: str, done: int = 0) -> bool:
+        """Settle the first `done` messages, bury the next one, and give the rest back."""
+        return await finish(self._dead_letter(lease, reason[:MAX_TEXT], done))
 
     async def nack(self, leases: Leases, delay: float, error: str | None) -> list[bool]:
         at = await self._store.now() + delay
@@ -57,6 +58,20 @@ class Settler:
             for lease in leases
         ]
         return await finish(self._apply(changes))
+
+    async def nack_rest(
+        self, lease: Lease[Any], done: int, delay: float, error: str | None
+    ) -> bool:
+        """Settle the first `done` messages, and give the rest back as `nack` does.
+
+        The next one was delivered once, behind the others; those behind it were not.
+        """
+        return await finish(self._nack_rest(lease, done, delay, error))
+
+    async def release_rest(self, lease: Lease[Any], done: int) -> bool:
+        """Settle the first `done` messages, and give the rest back; none of them is charged."""
+        (is_held,) = await self.ack([_part(lease, done)])
+        return is_held
 
     async def release(self, leases: Leases) -> list[bool]:
         now = await self._store.now()
@@ -82,23 +97,40 @@ class Settler:
             await self._tidy(done)
         return accepted
 
-    async def _dead_letter(self, lease: Lease[Any], reason: str) -> bool:
+    async def _nack_rest(
+        self, lease: Lease[Any], done: int, delay: float, error: str | None
+    ) -> bool:
+        part = _part(lease, done)
+        parked = _group_commands.parked(
+            at=await self._store.now() + delay,
+            seq=lease.messages[done].seq,
+            attempt=1,
+            error=None if error is None else error[:MAX_TEXT],
+            done=_done(part),
+        )
+        (is_held,) = await self._apply([_change(lease, parked)])
+        if is_held:
+            await self._tidy([part])
+        return is_held
+
+    async def _dead_letter(self, lease: Lease[Any], reason: str, done: int) -> bool:
         """Settle first, with what the dead letter needs in the lock, then move the message.
 
         Storing the dead letter first would leave it behind when the lease turns out to be lost.
         """
         now = await self._store.now()
+        part = _part(lease, done + 1)
         note: Document = {
-            "seq": lease.seq,
-            "redriven_from": lease._seen.redriven_from,
+            "seq": _seqs(part)[-1],
+            "redriven_from": None if done else lease._seen.redriven_from,
             "priority": lease.priority,
             "reason": reason,
-            "attempts": lease.attempt,
+            "attempts": 1 if done else lease.attempt,
             "died_at": now,
         }
-        (is_held,) = await self._apply([self._settlement(lease, now, note)])
+        (is_held,) = await self._apply([self._settlement(part, now, note)])
         if is_held:
-            await self._tidy([lease], note)
+            await self._tidy([part], note)
         return is_held
 
     def _settlement(self, lease: Lease[Any], now: float, dead: Document | None = None) -> Change:
@@ -135,9 +167,13 @@ class Settler:
         Messages are deleted before the lock: without it nobody would know that they are settled.
         What older settlements left undeleted stays in `done` until a claim sees it.
         """
-        deletions = self._store.deletions(
-            {lease.seq: lease._seen.redriven_from for lease in leases}
-        )
+        # Only the head of a lease was ever a dead letter.
+        settled = {
+            seq: lease._seen.redriven_from if seq == lease.seq else None
+            for lease in leases
+            for seq in _seqs(lease)
+        }
+        deletions = self._store.deletions(settled)
         last = await self._last([lease for lease in leases if lease._seen.is_last])
         floors = [self._floors.raised(lease.group_id, lease.epoch) for lease in last]
         return [*deletions, *floors, *(self._removal(lease) for lease in last)]
@@ -177,5 +213,17 @@ def _change(lease: Lease[Any], update: Document) -> Change:
     return commands.held(lease.group_id, lease.token), update
 
 
+def _part(lease: Lease[Any], number: int) -> Lease[Any]:
+    """Return a lease of the first messages only; others stand behind them unless these are all."""
+    if number >= len(lease.messages):
+        return lease
+    seen = replace(lease._seen, is_last=False)
+    return replace(lease, messages=lease.messages[:number], _seen=seen)
+
+
+def _seqs(lease: Lease[Any]) -> tuple[int, ...]:
+    return tuple(message.seq for message in lease.messages) or (lease.seq,)
+
+
 def _done(lease: Lease[Any]) -> tuple[int, ...]:
-    return (*lease._seen.undeleted, lease.seq)
+    return (*lease._seen.undeleted, *_seqs(lease))

@@ -9,7 +9,7 @@ from fairlane.announcing import Announcer
 from fairlane.checks import MOST_AT_ONCE, Seconds
 from fairlane.clock import Clock
 from fairlane.driver import Driver, close
-from fairlane.errors import ConfigurationError, LeaseLost
+from fairlane.errors import LeaseLost
 from fairlane.lease.commands import Order
 from fairlane.lease.settings import partition_count
 from fairlane.lease.site import checked_setup
@@ -253,7 +253,7 @@ class AsyncMongoTransport(Generic[E]):
         order: Order = "fair",
         batch: int = 1,
     ) -> Lease[E] | None:
-        """Lease the group that has waited longest and return its oldest message.
+        """Lease the group that has waited longest and return its oldest messages.
 
         Until it is settled or `visibility` seconds have passed no other claim returns the group.
         The claim counts as an attempt, also if the worker dies. At least half of the visibility is
@@ -265,14 +265,13 @@ class AsyncMongoTransport(Generic[E]):
             visibility: seconds, above 0.
             min_priority: leaves groups below this priority alone.
             order: "fair" serves groups round robin; "priority" prefers higher priorities.
-            batch: messages per lease; this release knows 1 only.
+            batch: messages of the group at most, 1 to 1,000, in order: `lease.messages`. One that was
+                delivered before comes alone, so that no other one is charged for what it does.
 
         Returns None if no group is due, or if the database is so slow that every lease came too
         late. Cancelled, it gives back what it leased.
         """
-        request = _arguments.request(worker_id, visibility, min_priority, order)
-        if batch != 1 or isinstance(batch, bool):
-            raise ConfigurationError(f"batch must be 1, not {batch!r}")
+        request = _arguments.request(worker_id, visibility, min_priority, order, batch)
         await self._store.ready()
         return await self._claimer.claim(request)
 
@@ -284,6 +283,7 @@ class AsyncMongoTransport(Generic[E]):
         min_priority: int = 0,
         *,
         order: Order = "fair",
+        batch: int = 1,
     ) -> list[Lease[E]]:
         """Lease up to `n` distinct groups: those that have waited longest.
 
@@ -298,7 +298,7 @@ class AsyncMongoTransport(Generic[E]):
         Arguments are those of `claim`, and `n`, from 1 to 1,000.
         """
         checks.count("n", n, most=MOST_AT_ONCE)
-        request = _arguments.request(worker_id, visibility, min_priority, order)
+        request = _arguments.request(worker_id, visibility, min_priority, order, batch)
         await self._store.ready()
         if n > 1:
             return await self._claimer.claim_many(request, n)
@@ -306,7 +306,7 @@ class AsyncMongoTransport(Generic[E]):
         return [] if lease is None else [lease]
 
     async def ack(self, lease: Lease[E]) -> bool:
-        """Settle the message: it is done and will not be delivered again.
+        """Settle the message, or all messages of a batch: done, and never delivered again.
 
         Returns False, and changes nothing, if the lease is no longer held. Succeeds after expiry
         as long as nobody else has claimed the group. Cancelled, it is finished all the same.
@@ -327,17 +327,22 @@ class AsyncMongoTransport(Generic[E]):
         return await self._settler.ack(held)
 
     async def nack(
-        self, lease: Lease[E], delay: Seconds = 0.0, *, error: str | None = None
+        self, lease: Lease[E], delay: Seconds = 0.0, *, error: str | None = None, done: int = 0
     ) -> bool:
         """Give the message back for another attempt, after `delay` seconds.
 
         The group waits with it, so order is kept; without a delay it queues up behind groups that
-        wait already. `error` is kept in the lock for people who look there. Returns as `ack`.
+        wait already. `error` is kept in the lock for people who look there. Of a batch the first
+        `done` messages are settled by the same write; the attempt counts for the next one, and for
+        none behind it. Returns as `ack`.
         """
         _arguments.lease(lease)
         seconds = checks.seconds("delay", delay)
         text = checks.optional_text("error", error)
+        number = _arguments.done(done, lease)
         await self._store.ready()
+        if number:
+            return await self._settler.nack_rest(lease, number, seconds, text)
         (is_held,) = await self._settler.nack([lease], seconds, text)
         return is_held
 
@@ -376,10 +381,16 @@ class AsyncMongoTransport(Generic[E]):
         await self._store.ready()
         return await self._settler.extend(held, seconds)
 
-    async def release(self, lease: Lease[E]) -> bool:
-        """Give the group back at once without counting the attempt. Returns as `ack`."""
+    async def release(self, lease: Lease[E], *, done: int = 0) -> bool:
+        """Give the group back at once without counting the attempt. Returns as `ack`.
+
+        Of a batch the first `done` messages are settled by the same write.
+        """
         _arguments.lease(lease)
+        number = _arguments.done(done, lease)
         await self._store.ready()
+        if number:
+            return await self._settler.release_rest(lease, number)
         (is_held,) = await self._settler.release([lease])
         return is_held
 
@@ -389,15 +400,18 @@ class AsyncMongoTransport(Generic[E]):
         await self._store.ready()
         return await self._settler.release(held)
 
-    async def dead_letter(self, lease: Lease[E], reason: str) -> bool:
+    async def dead_letter(self, lease: Lease[E], reason: str, *, done: int = 0) -> bool:
         """Settle the message by moving it to the dead letters, with why. Returns as `ack`.
 
-        A crash at any point leaves it either in its group or among the dead letters.
+        A crash at any point leaves it either in its group or among the dead letters. Of a batch
+        the first `done` messages are settled by the same write, the next one is moved, and those
+        behind it are given back.
         """
         _arguments.lease(lease)
         text = checks.text("reason", reason)
+        number = _arguments.done(done, lease)
         await self._store.ready()
-        return await self._settler.dead_letter(lease, text)
+        return await self._settler.dead_letter(lease, text, number)
 
     async def dead_letters(self, group_id: str | None = None) -> AsyncIterator[DeadLetter[E]]:
         """Iterate over the dead letters, oldest message first, of one group or of all."""
