@@ -319,8 +319,8 @@ async def test_batch_that_is_too_slow_is_made_smaller_until_it_comes_in_time(
     reader: Any = transport._claimer._reader
     read = reader.read_back_all
 
-    async def slowly(taken: Any) -> Any:
-        groups = await read(taken)
+    async def slowly(*taken: Any) -> Any:
+        groups = await read(*taken)
         clock.advance(len(groups))
         return groups
 
@@ -346,6 +346,6 @@ async def test_events_behind_the_first_one_are_not_read(transport: Transport) ->
     if not transport._store.driver.has_lookup:
         pytest.skip("joins nothing")
     await transport.publish_many([("g", 1), ("g", 2), ("g", 3)])
-    (group,) = await transport._claimer._reader.read_back_all({"_id": "g"})
+    (group,) = await transport._claimer._reader.read_back_all(1, {"_id": "g"})
     assert ["event" in message for message in group["front"]] == [False] * 3
     assert [message["event"] for message in group["first"]] == [1]

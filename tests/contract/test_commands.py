@@ -365,7 +365,7 @@ async def test_batch_that_fails_is_given_back_by_one_command(
     """Statements 61 and 63."""
     transport = await batch_of(partitions=1)
 
-    async def fail(_: Any) -> Any:
+    async def fail(*_: Any) -> Any:
         command_log.take()
         raise ConnectionError
 
