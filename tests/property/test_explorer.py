@@ -144,8 +144,10 @@ async def test_claim_that_ignores_an_unfinished_death_is_found(
 ) -> None:
     right = Delivery._front
 
-    async def ignorant(self: Delivery[int], group: Document) -> Front | None:
-        return await right(self, {key: group[key] for key in group.keys() - {"dead"}})
+    async def ignorant(
+        self: Delivery[int], group: Document, batch: int
+    ) -> Front | None:
+        return await right(self, {key: group[key] for key in group.keys() - {"dead"}}, batch)
 
     monkeypatch.setattr(Delivery, "_front", ignorant)
     with pytest.raises(AssertionError, match="hidden letters"):

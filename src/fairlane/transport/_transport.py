@@ -265,8 +265,8 @@ class AsyncMongoTransport(Generic[E]):
             visibility: seconds, above 0.
             min_priority: leaves groups below this priority alone.
             order: "fair" serves groups round robin; "priority" prefers higher priorities.
-            batch: how many messages of the group at most, 1 to 1,000: `lease.messages`, in order. One
-                that was delivered before comes alone: no other is charged for what it does.
+            batch: messages of the group at most, 1 to 1,000, in order: `lease.messages`. Who was
+                delivered before comes alone: no other message is charged for what it does.
 
         Returns None if no group is due, or if the database is so slow that every lease came too
         late. Cancelled, it gives back what it leased.
