@@ -1,7 +1,7 @@
 """The values that the transport hands out. All are immutable."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Generic, Protocol
@@ -21,6 +21,7 @@ __all__ = (
     "Lease",
     "LeaseSignal",
     "Message",
+    "Progress",
     "RepairReport",
     "Seen",
     "TransportStats",
@@ -92,6 +93,15 @@ class LeaseSignal:
             await self._hold.until_lost()
 
 
+class Progress:
+    """How many messages of a lease its handler has finished."""
+
+    __slots__ = ("done",)
+
+    def __init__(self) -> None:
+        self.done = 0
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lease(Generic[E]):
     """The right to handle the head of one group until `expires_at`.
@@ -119,6 +129,18 @@ class Lease(Generic[E]):
     messages: tuple[Message[E], ...] = field(default=(), repr=False)
     lost: LeaseSignal = field(default=LeaseSignal(), repr=False, compare=False)
     _seen: Seen = field(default=Seen(), repr=False)
+    _progress: Progress = field(default_factory=Progress, repr=False, compare=False)
+
+    def each(self) -> Iterator[Message[E]]:
+        """Iterate over the messages; each is done when the next one is asked for.
+
+        If a handler of a `WorkerPool` fails in such a loop, the messages before the current one are
+        settled as done, the current one has failed, and those behind it are given back uncounted.
+        Without it, all messages of the lease have failed together, and are delivered again.
+        """
+        for message in self.messages:
+            yield message
+            self._progress.done += 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -36,11 +36,12 @@ class Floor:
         self.inside[lease.group_id] += 1
         self.most_in_a_group = max(self.most_in_a_group, self.inside[lease.group_id])
         await asyncio.sleep(0)
-        self.handled.setdefault(lease.group_id, []).append(lease.event)
+        for message in lease.each():
+            self.handled.setdefault(lease.group_id, []).append(message.event)
         self.inside[lease.group_id] -= 1
 
     def note(self, event: WorkerEvent) -> None:
-        self._left -= event.kind == "acked"
+        self._left -= event.messages if event.kind == "acked" else 0
         if not self._left:
             self._is_done.set()
 
@@ -80,3 +81,18 @@ async def test_pool_takes_little_more_than_two_commands_for_each_message(
     async with pool:
         await floor.until_done()
     assert len(command_log.take()) / GROUPS < (6.5 if server == "old" else 2.5)
+
+
+async def test_pool_with_batches_takes_a_fraction_of_a_command_for_each_message(
+    open_on: Open, command_log: Any, server: str
+) -> None:
+    """Statement 64: what one message costs is shared by eight."""
+    transport = await open_on()
+    await transport.publish_many([(f"g{n % GROUPS}", n // GROUPS) for n in range(8 * GROUPS)])
+    floor = Floor(8 * GROUPS)
+    pool = WorkerPool(transport, floor.handle, concurrency=GROUPS, batch=8, on_event=floor.note)
+    command_log.take()
+    async with pool:
+        await floor.until_done()
+    assert floor.handled == {f"g{n}": list(range(8)) for n in range(GROUPS)}
+    assert len(command_log.take()) / (8 * GROUPS) < (0.9 if server == "old" else 0.4)

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from typing import TypeVar
 
 from fairlane import checks
-from fairlane.checks import Seconds
+from fairlane.checks import MOST_AT_ONCE, Seconds
 from fairlane.errors import ConfigurationError
 from fairlane.lease.commands import ORDERS, Order
 from fairlane.model import Lease
@@ -13,10 +13,6 @@ from fairlane.transport._claim import Request
 __all__ = ("done", "lease", "leases", "request")
 
 E = TypeVar("E")
-
-
-MOST_OF_A_GROUP = 1_000
-"""Messages under one lease; a command of a claim reads them all."""
 
 
 def request(
@@ -30,7 +26,7 @@ def request(
         visibility=checks.positive_seconds("visibility", visibility),
         min_priority=checks.priority("min_priority", min_priority),
         order=order,
-        batch=checks.count("batch", batch, most=MOST_OF_A_GROUP),
+        batch=checks.count("batch", batch, most=MOST_AT_ONCE),
     )
 
 

@@ -1,12 +1,12 @@
 """A transport, or another `Source`, as a source of work: a piece of it is the head of a group."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Generic
 
 from fairlane.checks import is_async
-from fairlane.model import E, Lease, LeaseSignal
+from fairlane.model import E, Lease, LeaseSignal, Progress
 from fairlane.retry import Reject, Retry
 from fairlane.worker._calling import Handler
 from fairlane.worker._outcome import ACK, Outcome, after_failure, before_delivery
@@ -28,10 +28,16 @@ __all__ = ("Messages",)
 
 @dataclass(frozen=True, slots=True)
 class LeasedMessage(Generic[E]):
-    """A leased message; see `Work`."""
+    """The leased messages of a group; see `Work`."""
 
     lease: Lease[E]
     visibility: float
+    progress: Progress = field(default_factory=Progress)
+
+    @property
+    def done(self) -> int:
+        """How many messages the handler has finished. If it fails behind all, the last one has."""
+        return min(self.progress.done, max(0, len(self.lease.messages) - 1))
 
     @property
     def token(self) -> str:
@@ -39,7 +45,8 @@ class LeasedMessage(Generic[E]):
 
     @property
     def attempt(self) -> int:
-        return self.lease.attempt
+        """Number of this delivery of the message at work; those behind the first are new."""
+        return 1 if self.done else self.lease.attempt
 
     @property
     def epoch(self) -> int:
@@ -47,7 +54,8 @@ class LeasedMessage(Generic[E]):
 
     @property
     def name(self) -> str:
-        return f"group {self.lease.group_id!r}, seq {self.lease.seq}"
+        seq = self.lease.messages[self.done].seq if self.done else self.lease.seq
+        return f"group {self.lease.group_id!r}, seq {seq}"
 
     @property
     def grave(self) -> str:
@@ -55,7 +63,8 @@ class LeasedMessage(Generic[E]):
 
     @property
     def identity(self) -> Mapping[str, Any]:
-        return {"group_id": self.lease.group_id, "seq": self.lease.seq}
+        lease = self.lease
+        return {"group_id": lease.group_id, "seq": lease.seq, "messages": len(lease.messages) or 1}
 
 
 class Messages(Generic[E]):
@@ -64,6 +73,9 @@ class Messages(Generic[E]):
         self._handler = handler
         self._is_async = is_async(handler)
         self._settings = settings
+        self._options: dict[str, Any] = {"order": settings.order}
+        if settings.batch > 1:  # a source of an application's own may not know of batches
+            self._options["batch"] = settings.batch
 
     @property
     def takes_many(self) -> bool:
@@ -92,15 +104,15 @@ class Messages(Generic[E]):
         source, settings = self._source, self._settings
         asked = settings.visibility, settings.min_priority
         if n > 1 and isinstance(source, ManyClaiming):
-            return await source.claim_many(settings.worker_id, n, *asked, order=settings.order)
-        lease = await source.claim(settings.worker_id, *asked, order=settings.order)
+            return await source.claim_many(settings.worker_id, n, *asked, **self._options)
+        lease = await source.claim(settings.worker_id, *asked, **self._options)
         return [] if lease is None else [lease]
 
     def refusal(self, work: LeasedMessage[E]) -> Outcome | None:
         return before_delivery(work.attempt, self._settings.max_attempts)
 
     async def handle(self, work: LeasedMessage[E], hold: Hold) -> Outcome:
-        lease = replace(work.lease, lost=LeaseSignal(hold))
+        lease = replace(work.lease, lost=LeaseSignal(hold), _progress=work.progress)
         if self._is_async:
             answer = self._handler(lease)
             assert answer is not None
@@ -121,14 +133,14 @@ class Messages(Generic[E]):
         return isinstance(error, Retry | Reject)
 
     async def settle(self, work: LeasedMessage[E], outcome: Outcome) -> bool:
-        lease = work.lease
+        lease, part = work.lease, {"done": work.done} if work.done else {}
         if outcome.verb == "ack":
             return await self._source.ack(lease)
         if outcome.verb == "nack":
-            return await self._source.nack(lease, outcome.delay, error=outcome.reason)
+            return await self._source.nack(lease, outcome.delay, error=outcome.reason, **part)
         if outcome.verb == "dead_letter":
-            return await self._source.dead_letter(lease, outcome.reason or "")
-        return await self._source.release(lease)
+            return await self._source.dead_letter(lease, outcome.reason or "", **part)
+        return await self._source.release(lease, **part)
 
     async def extend(self, work: LeasedMessage[E], seconds: float) -> LeasedMessage[E]:
         return replace(work, lease=await self._source.extend(work.lease, seconds))

@@ -6,6 +6,7 @@ import uuid
 from dataclasses import dataclass
 
 from fairlane import checks
+from fairlane.checks import MOST_AT_ONCE
 from fairlane.errors import ConfigurationError
 from fairlane.retry import Backoff
 from fairlane.worker.source import Order
@@ -23,6 +24,7 @@ class Settings:
     visibility: float
     min_priority: int
     order: Order
+    batch: int
     max_attempts: int
     backoff: Backoff
     poll_interval: float
@@ -43,6 +45,7 @@ class Settings:
         visibility: checks.Seconds,
         min_priority: int,
         order: Order,
+        batch: int,
         max_attempts: int,
         backoff: Backoff,
         poll_interval: checks.Seconds,
@@ -57,6 +60,7 @@ class Settings:
             visibility=checks.positive_seconds("visibility", visibility),
             min_priority=checks.priority("min_priority", min_priority),
             order=_order(order),
+            batch=checks.count("batch", batch, most=MOST_AT_ONCE),
             max_attempts=checks.count("max_attempts", max_attempts),
             backoff=_backoff(backoff),
             poll_interval=checks.positive_seconds("poll_interval", poll_interval),

@@ -11,14 +11,20 @@ from fairlane.worker._messages import Messages
 from fairlane.worker._settings import Settings
 from fairlane.worker._together import Together
 from fairlane.worker._work import WorkSource
-from fairlane.worker.source import checked_source, oddity_of, problem_of
+from fairlane.worker.source import checked_source, oddity_of, problem_of, takes_batches
 
 __all__ = ("Opener", "Parts", "checked_parts", "opener")
 
 Opener = Callable[[], WorkSource[Any]]
 """Returns the source of one run: what a run counts begins anew."""
 
-OF_TRANSPORTS = {"visibility": 30.0, "min_priority": 0, "order": "fair", "max_attempts": 5}
+OF_TRANSPORTS = {
+    "visibility": 30.0,
+    "min_priority": 0,
+    "order": "fair",
+    "batch": 1,
+    "max_attempts": 5,
+}
 """Arguments that say nothing about jobs, and what they are when they are left out."""
 
 
@@ -59,7 +65,10 @@ def _of_part(source: Any, handler: Any, *, settings: Settings, hooks: JobHooks) 
     if _is_of_jobs(source, handler):
         queue, jobs = _checked_jobs(source, handler)
         return lambda: JobSource(queue.working_side(), tuple(jobs), settings, hooks)
-    messages: Messages[Any] = Messages(checked_source(source), checked_handler(handler), settings)
+    checked_source(source)
+    if settings.batch > 1 and not takes_batches(source):
+        raise ConfigurationError(f"batch must be 1: {_named(source)}.claim has no batch=")
+    messages: Messages[Any] = Messages(source, checked_handler(handler), settings)
     return lambda: messages
 
 

@@ -39,7 +39,8 @@ class WorkerEvent:
         kind: what happened.
         worker_id: of the pool.
         attempt, epoch: of the lease.
-        group_id, seq: of the message, if it is one.
+        group_id, seq: of the message, if it is one; of a batch the first one's.
+        messages: how many messages are under the lease.
         job_id, job_type: of the job, if it is one.
         delay: seconds until the message is claimable again, for `nacked`.
         reason: why, where something went wrong.
@@ -51,6 +52,7 @@ class WorkerEvent:
     epoch: int
     group_id: str = ""
     seq: int = 0
+    messages: int = 1
     job_id: str = ""
     job_type: str = ""
     delay: float = 0.0

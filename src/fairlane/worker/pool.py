@@ -81,6 +81,8 @@ class WorkerPool(Generic[E]):
         min_priority: leave groups below this priority (0 to 4) alone.
         order: "fair" serves the group that waits longest; "priority" serves higher priorities
             first and falls back to lower ones when there are none.
+        batch: messages of one group that a handler gets together at most, in order:
+            `lease.messages`. Returning acknowledges all; see `Lease.each` for what a failure does.
         max_attempts: deliveries of one message before it moves to the dead letters.
         backoff: seconds until a failed message is delivered again.
         poll_interval: seconds between two looks for work when there is none (up to a fifth
@@ -94,7 +96,7 @@ class WorkerPool(Generic[E]):
             is longer, and no attempt is counted.
         on_exhausted: of jobs: `on_exhausted(job)` hears of each that failed because its attempts
             were used up, also where a claim finds it so. Its errors are logged.
-        lanes, batch: reserved for a later version; only the default is allowed.
+        lanes: reserved for a later version; only the default is allowed.
 
     Raises:
         ConfigurationError: an argument is not allowed.
@@ -122,8 +124,8 @@ class WorkerPool(Generic[E]):
         guard: Guard | None = None,
         on_exhausted: Hook | None = None,
     ) -> None:
-        if lanes is not None or batch != 1:
-            raise ConfigurationError("lanes and batch are not available yet: leave them out")
+        if lanes is not None:
+            raise ConfigurationError("lanes are not available yet: leave them out")
         self._settings = Settings.checked(
             concurrency=concurrency,
             claimers=claimers,
@@ -131,6 +133,7 @@ class WorkerPool(Generic[E]):
             visibility=visibility,
             min_priority=min_priority,
             order=order,
+            batch=batch,
             max_attempts=max_attempts,
             backoff=backoff,
             poll_interval=poll_interval,

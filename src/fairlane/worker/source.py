@@ -20,6 +20,7 @@ __all__ = (
     "checked_source",
     "oddity_of",
     "problem_of",
+    "takes_batches",
 )
 
 DRIVERS = {"motor", "pymongo"}
@@ -161,3 +162,8 @@ def oddity_of(given: object) -> str | None:
             "(MongoTransport and JobQueue are for threads)"
         )
     return None
+
+
+def takes_batches(source: Source[E]) -> bool:
+    """Tell whether a claim can lease several messages of a group."""
+    return "batch" in inspect.signature(source.claim).parameters

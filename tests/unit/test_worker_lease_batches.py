@@ -1,0 +1,184 @@
+"""A handler gets messages of one group under one lease, and may fail in the middle of them."""
+
+from typing import Any
+
+import anyio
+import pytest
+from worker_fakes import FakeSource, Record, in_virtual_time
+
+from fairlane.errors import ConfigurationError
+from fairlane.model import Lease, Message
+from fairlane.retry import Reject, Retry
+from fairlane.worker import WorkerPool
+
+SEQS = (1, 2, 3, 4)
+
+
+class BatchSource(FakeSource):
+    """Hands four messages out once, and notes how they are settled."""
+
+    def __init__(self, attempt: int = 1) -> None:
+        super().__init__()
+        self.settled: list[tuple[Any, ...]] = []
+        self.asked: list[int] = []
+        self._attempt = attempt
+
+    async def claim(  # type: ignore[override]
+        self, worker_id: str, *_: Any, order: str = "fair", batch: int = 1
+    ) -> Lease[Any] | None:
+        self.asked.append(batch)
+        if len(self.asked) > 1:
+            return None
+        return Lease(
+            group_id="g",
+            seq=SEQS[0],
+            event="a",
+            token="t",
+            priority=0,
+            attempt=self._attempt,
+            epoch=1,
+            expires_at=30.0,
+            messages=tuple(Message(seq=seq, group_id="g", event=f"e{seq}") for seq in SEQS),
+        )
+
+    async def ack(self, lease: Lease[Any]) -> bool:
+        self.settled.append(("ack",))
+        return True
+
+    async def nack(
+        self, lease: Lease[Any], delay: float = 0.0, *, error: str | None = None, done: int = 0
+    ) -> bool:
+        self.settled.append(("nack", done))
+        return True
+
+    async def release(self, lease: Lease[Any], *, done: int = 0) -> bool:
+        self.settled.append(("release", done))
+        return True
+
+    async def dead_letter(self, lease: Lease[Any], reason: str, *, done: int = 0) -> bool:
+        self.settled.append(("dead_letter", done))
+        return True
+
+
+async def worked_off(source: BatchSource, handler: Any, ending: str, **options: Any) -> Record:
+    record = Record()
+    async with WorkerPool(source, handler, batch=4, on_event=record, **options):
+        await record.until(ending)
+    return record
+
+
+@in_virtual_time
+async def test_pool_asks_for_so_many_messages_of_a_group() -> None:
+    source = BatchSource()
+
+    async def handle(lease: Lease[Any]) -> None:
+        assert [message.seq for message in lease.messages] == list(SEQS)
+
+    await worked_off(source, handle, "acked")
+    assert source.asked[0] == 4
+
+
+@in_virtual_time
+async def test_return_acknowledges_all() -> None:
+    source = BatchSource()
+
+    async def handle(lease: Lease[Any]) -> None:
+        for _ in lease.each():
+            await anyio.sleep(1)
+
+    record = await worked_off(source, handle, "acked")
+    assert source.settled == [("ack",)]
+    assert [event.messages for event in record.events] == [4, 4]
+
+
+def failing_at(seq: int, error: Exception) -> Any:
+    async def handle(lease: Lease[Any]) -> None:
+        for message in lease.each():
+            if message.seq == seq:
+                raise error
+
+    return handle
+
+
+@pytest.mark.parametrize("seq", SEQS)
+def test_failure_settles_the_messages_before_it(seq: int) -> None:
+    @in_virtual_time
+    async def scenario() -> None:
+        source = BatchSource()
+        await worked_off(source, failing_at(seq, Retry(1)), "nacked")
+        assert source.settled == [("nack", seq - 1)]
+
+    scenario()
+
+
+@in_virtual_time
+async def test_message_that_is_rejected_goes_alone() -> None:
+    source = BatchSource()
+    await worked_off(source, failing_at(3, Reject("no")), "dead_lettered")
+    assert source.settled == [("dead_letter", 2)]
+
+
+@in_virtual_time
+async def test_failure_outside_of_the_loop_is_that_of_all() -> None:
+    source = BatchSource()
+
+    async def handle(_: Lease[Any]) -> None:
+        raise Retry(1)
+
+    await worked_off(source, handle, "nacked")
+    assert source.settled == [("nack", 0)]
+
+
+@in_virtual_time
+async def test_failure_behind_the_loop_is_that_of_the_last_message() -> None:
+    source = BatchSource()
+
+    async def handle(lease: Lease[Any]) -> None:
+        for _ in lease.each():
+            pass
+        raise Retry(1)
+
+    await worked_off(source, handle, "nacked")
+    assert source.settled == [("nack", 3)]
+
+
+@in_virtual_time
+async def test_last_attempt_of_the_first_message_is_not_that_of_those_behind_it() -> None:
+    source = BatchSource(attempt=5)
+    await worked_off(source, failing_at(2, ValueError("broken")), "nacked", max_attempts=5)
+    assert source.settled == [("nack", 1)]
+
+
+@in_virtual_time
+async def test_shutdown_in_the_middle_settles_what_is_done() -> None:
+    source, record = BatchSource(), Record()
+
+    async def handle(lease: Lease[Any]) -> None:
+        for message in lease.each():
+            if message.seq == 3:
+                await anyio.sleep_forever()
+
+    async with WorkerPool(source, handle, batch=4, drain_timeout=0, on_event=record):
+        await record.until("claimed")
+        await anyio.sleep(1)
+    assert source.settled == [("release", 2)]
+
+
+def test_log_names_the_message_that_failed(caplog: pytest.LogCaptureFixture) -> None:
+    @in_virtual_time
+    async def scenario() -> None:
+        await worked_off(BatchSource(), failing_at(3, ValueError("no")), "nacked")
+
+    scenario()
+    assert "the handler failed on group 'g', seq 3, attempt 1" in caplog.text
+
+
+@pytest.mark.parametrize("batch", [0, 1_001, True, "2"])
+def test_bad_batch_is_refused_by_its_name(batch: Any) -> None:
+    with pytest.raises(ConfigurationError, match="batch must be an int from 1 to 1000"):
+        WorkerPool(BatchSource(), failing_at(1, Retry()), batch=batch)
+
+
+def test_source_that_knows_no_batches_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match=r"FakeSource.claim has no batch="):
+        WorkerPool(FakeSource(), failing_at(1, Retry()), batch=2)
