@@ -29,15 +29,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def _is_beside_the_cover(item: pytest.Function) -> bool:
-    """Of jobs each way is run by one driver, and each driver runs half of the ways."""
+    """Each way on each server is gone by one driver, and each driver goes half of them."""
     module = item.module.__name__.rpartition(".")[2]
-    params = item.callspec.params if hasattr(item, "callspec") else {}
-    is_pymongo = params.get("driver") == "pymongo"
+    places = item.callspec.indices if hasattr(item, "callspec") else {}
+    if "driver" not in places:
+        return False
+    is_pymongo = item.callspec.params["driver"] == "pymongo"
     if module in ARGUMENTS_ONLY:
         return is_pymongo
-    if not module.startswith("test_jobs_") or not {"driver", "way"} <= params.keys():
-        return False
-    return is_pymongo != bool(item.callspec.indices["way"].bit_count() % 2)
+    choices = [places[name] for name in ("way", "server") if name in places]
+    return bool(choices) and is_pymongo != bool(sum(map(int.bit_count, choices)) % 2)
 
 
 @pytest.fixture(autouse=True)
