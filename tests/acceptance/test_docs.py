@@ -125,6 +125,8 @@ WEB_APPS = {
     ),
 }
 TUTORIALS = {"shop.py"}
+WORKERS = {"orders_worker.py"}
+"""Run by `test_cli_worker.py`."""
 
 Prepare = Callable[[str], Path]
 Claim = Callable[..., Awaitable[Lease[Any]]]
@@ -150,9 +152,8 @@ def environment(fairlane_url: str) -> dict[str, str]:
 
 
 def test_every_example_is_run() -> None:
-    assert {
-        path.name for path in EXAMPLES.glob("*.py")
-    } == RUNS.keys() | WEB_APPS.keys() | TUTORIALS
+    run = RUNS.keys() | WEB_APPS.keys() | TUTORIALS | WORKERS
+    assert {path.name for path in EXAMPLES.glob("*.py")} == run
 
 
 def test_every_example_stands_on_a_page() -> None:

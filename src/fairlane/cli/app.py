@@ -12,6 +12,7 @@ from fairlane.cli.doctor.command import doctor
 from fairlane.cli.publish import publish
 from fairlane.cli.repair import repair
 from fairlane.cli.stats.command import stats
+from fairlane.cli.worker.command import worker
 
 __all__ = ("app",)
 
@@ -71,6 +72,7 @@ dead.command("show", cls=_Command)(dead_show)
 dead.command("redrive", cls=_Command)(dead_redrive)
 
 app.command(cls=_Command)(demo)
+app.command(cls=_Command)(worker)
 app.command(cls=_Command)(publish)
 app.command(cls=_Command)(stats)
 app.add_typer(dead, name="dead")

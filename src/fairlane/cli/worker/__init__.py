@@ -1,0 +1,1 @@
+"""`fairlane worker`: worker processes, supervised."""
