@@ -45,7 +45,7 @@ class Look:
     returned: Sequence[Lease[Any] | Job] = field(default_factory=list)
 
     def state(self) -> object:
-        return self.name, self.former, self.standing, self.is_disturbed
+        return self.name, self.called_at, self.former, self.standing, self.is_disturbed
 
 
 class Lookout:

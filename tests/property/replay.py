@@ -5,11 +5,17 @@ import logging
 import sys
 
 from property.explorer import replay
+from property.job_scenes import JOB_SCENES, LARGE_JOB_SCENES
+from property.job_world import JobStage
 from property.small_scenes import LARGE, SCENES
 
 
 def main(scene: str, moves: str) -> None:
-    asyncio.run(replay((SCENES | LARGE)[scene], moves))
+    jobs = JOB_SCENES | LARGE_JOB_SCENES
+    if scene in jobs:
+        asyncio.run(replay(jobs[scene], moves, stage=JobStage()))
+    else:
+        asyncio.run(replay((SCENES | LARGE)[scene], moves))
     sys.stdout.write("every invariant holds\n")
 
 

@@ -14,6 +14,8 @@ from fairlane.transport._settle import Settler
 from property import programs
 from property.actors import Program
 from property.explorer import Scene, explore, replay
+from property.job_scenes import JOB_SCENES
+from property.job_world import JobStage
 from property.moments import Outcome
 from property.schedule_tree import Tree
 from property.small_scenes import SCENES
@@ -54,6 +56,14 @@ async def test_schedules_left_out_end_like_others_that_were_played(scene: Scene)
     assert pruned.endings == everything.endings
 
 
+@pytest.mark.parametrize("scene", ["cancel_and_work", "fire_and_remove", "key_taken_replace"])
+async def test_schedules_of_jobs_left_out_end_like_others_that_were_played(scene: str) -> None:
+    pruned = await explore(JOB_SCENES[scene], stage=JobStage())
+    everything = await explore(JOB_SCENES[scene], stage=JobStage(), is_pruned=False)
+    assert pruned.schedules < everything.schedules / 5
+    assert pruned.endings == everything.endings
+
+
 async def test_what_is_foreseen_is_what_happens(monkeypatch: pytest.MonkeyPatch) -> None:
     """Play what would have been foreseen, and compare."""
     known: dict[object, Outcome] = {}
@@ -68,6 +78,7 @@ async def test_what_is_foreseen_is_what_happens(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(Tree, "_learn", compare)
     monkeypatch.setattr(Tree, "foreseen", lambda _: None)
     await explore(SCENES["two_workers_on_one_group"])
+    await explore(JOB_SCENES["two_workers_on_two_jobs"], stage=JobStage())
     assert compared > 1_000
 
 
@@ -144,9 +155,7 @@ async def test_claim_that_ignores_an_unfinished_death_is_found(
 ) -> None:
     right = Delivery._front
 
-    async def ignorant(
-        self: Delivery[int], group: Document, batch: int
-    ) -> Front | None:
+    async def ignorant(self: Delivery[int], group: Document, batch: int) -> Front | None:
         return await right(self, {key: group[key] for key in group.keys() - {"dead"}}, batch)
 
     monkeypatch.setattr(Delivery, "_front", ignorant)

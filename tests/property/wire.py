@@ -42,7 +42,7 @@ async def straight(_: Step, call: Call) -> Any:
 
 
 class Wire:
-    """Between a transport, or a job queue, and its driver; `conduct` decides what becomes of each call."""
+    """Between a product and its driver; `conduct` decides what becomes of each call."""
 
     def __init__(
         self,
