@@ -23,7 +23,7 @@ def _is_verb(value: object) -> bool:
 
 VERBS = [
     name
-    for name, value in vars(AsyncMongoTransport).items()
+    for name, value in inspect.getmembers(AsyncMongoTransport)
     if not name.startswith("_") and _is_verb(value)
 ]
 ARGUMENTS: dict[str, tuple[Any, ...]] = {
@@ -159,7 +159,7 @@ def test_refusal_of_what_a_factory_makes_names_the_type_and_shows_no_password(ma
 
 JOB_VERBS = [
     name
-    for name, value in vars(AsyncJobQueue).items()
+    for name, value in inspect.getmembers(AsyncJobQueue)
     if not name.startswith("_") and _is_verb(value)
 ]
 JOB_ARGUMENTS: dict[str, tuple[Any, ...]] = {

@@ -1,15 +1,13 @@
 """`AsyncJobQueue`: what a user of the job queue calls."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from datetime import datetime, timedelta
-from types import TracebackType
 from typing import Any, Self
 
 from fairlane import checks
-from fairlane.announcing import Announcer
 from fairlane.checks import MOST_AT_ONCE, Seconds
 from fairlane.clock import Clock
-from fairlane.driver import Driver, close
+from fairlane.driver import Driver
 from fairlane.errors import FairlaneError, JobLost
 from fairlane.jobs import _arguments
 from fairlane.jobs._claim import Claimer, Request
@@ -39,25 +37,17 @@ from fairlane.jobs.model import (
     Reclaimed,
 )
 from fairlane.jobs.working import WorkingSide
-from fairlane.lease.settings import partition_count
 from fairlane.lease.site import checked_setup
 from fairlane.lease.strategy import Strategy
-from fairlane.opening import Opening, by_url
+from fairlane.opening import Opening
 from fairlane.payload import as_bson
+from fairlane.product import Product
 from fairlane.retry import Backoff
 
 __all__ = ("AsyncJobQueue",)
 
-OWN_OPTIONS = frozenset(
-    {
-        *("prefix", "clock", "partitions", "strategy", "lease", "max_attempts"),
-        *("keep_done", "keep_failed", "hint", "ensure_indexes"),
-    }
-)
-WEEK = timedelta(days=7)
 
-
-class AsyncJobQueue:
+class AsyncJobQueue(Product):
     """Jobs on MongoDB: each is started by one worker at a time, and ends once.
 
     A job waits until it is due, is claimed for as long as its lease lasts, and ends as done or as
@@ -91,6 +81,14 @@ class AsyncJobQueue:
         ...     await queue.enqueue({"to": "ann@example.org"}, "email")
     """
 
+    _OPTIONS = frozenset(
+        {
+            *("prefix", "clock", "partitions", "strategy", "lease", "max_attempts"),
+            *("keep_done", "keep_failed", "hint", "ensure_indexes"),
+        }
+    )
+    WEEK = timedelta(days=7)
+
     def __init__(
         self,
         client: Any,
@@ -121,9 +119,8 @@ class AsyncJobQueue:
             done=_arguments.retention("keep_done", keep_done),
             failed=_arguments.retention("keep_failed", keep_failed),
         )
-        self._owns_client = False
-        self._announcer = Announcer()
         self._store = store = JobStore(Driver(client), setup, checked_hint(hint))
+        super().__init__(store)
         self._enqueuer = Enqueuer(store)
         self._settler = Settler(store, kept)
         self._claimer = Claimer(store, self._settler)
@@ -141,54 +138,19 @@ class AsyncJobQueue:
         driver: str = "motor",
         connect_timeout: Seconds = 10.0,
         **options: Any,
-    ) -> "Opening[AsyncJobQueue]":
+    ) -> Opening[Self]:
         """Open a client of its own: `await` the result, or enter it with `async with`.
 
         Arguments and errors are those of `AsyncMongoTransport.from_url`.
         """
-        own = {key: options.pop(key) for key in tuple(options) if key in OWN_OPTIONS}
-
-        async def ready(client: Any) -> AsyncJobQueue:
-            queue = cls._owning(client, db_name=db_name, **own)
-            await queue._store.ready()
-            return queue
-
-        return by_url(
-            f"{cls.__name__}.connect",
+        return cls._by_url(
+            "connect",
             url,
-            ready,
+            db_name,
             driver=driver,
             connect_timeout=connect_timeout,
             options=options,
         )
-
-    @classmethod
-    def _owning(cls, client: Any, **options: Any) -> "AsyncJobQueue":
-        queue = cls(client, **options)
-        queue._owns_client = True
-        return queue
-
-    async def __aenter__(self) -> Self:
-        await self._store.ready()
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        await self.close()
-
-    @property
-    def strategy(self) -> Strategy:
-        """How jobs are claimed, as `AsyncMongoTransport.strategy` is."""
-        return self._store.leaser.strategy
-
-    @property
-    def partitions(self) -> int:
-        """How many partitions the stored settings say; 1 before the queue is open."""
-        return self._store.partitioning.partitions
 
     async def enqueue(
         self,
@@ -492,12 +454,6 @@ class AsyncJobQueue:
         """
         return await self._upkeep.reconcile()
 
-    async def repartition(self, partitions: int) -> None:
-        """Change the number of partitions for all programs, as a transport's is changed."""
-        number = partition_count("partitions", partitions)
-        await self._store.ready()
-        await self._store.change_partitions(number)
-
     async def listen(
         self,
         handler: Handler,
@@ -551,14 +507,6 @@ class AsyncJobQueue:
         finally:
             unsubscribe()
 
-    async def ensure_indexes(self) -> None:
-        """Create missing indexes; many processes may do so at once.
-
-        Raises:
-            ConfigurationError: an index stands in the way, or the user may not create any.
-        """
-        await self._store.ensure_indexes()
-
     async def clear(self) -> int:
         """Delete all jobs, whatever they are; return how many."""
         await self._store.ready()
@@ -567,12 +515,6 @@ class AsyncJobQueue:
     async def drop(self) -> None:
         """Drop the collection and its settings."""
         await self._upkeep.drop()
-
-    async def close(self) -> None:
-        """Close the client if `connect` opened it; may be called again."""
-        if self._owns_client:
-            self._owns_client = False
-            await close(self._store.driver.client)
 
     def working_side(self) -> WorkingSide:
         """Return what a `WorkerPool` works on."""
@@ -585,12 +527,8 @@ class AsyncJobQueue:
             history=self._history,
             lease=self._lease,
             subscribe=self.subscribe,
-            separate=self._store.separate(AsyncJobQueue._owning),
+            separate=self.separate,
         )
-
-    def subscribe(self, callback: Callable[[], object]) -> Callable[[], None]:
-        """Call `callback` after each enqueue through this object; return what ends that."""
-        return self._announcer.subscribe(callback)
 
     def _request(
         self, types: tuple[str, ...], worker_id: str | None, lease: Seconds | None

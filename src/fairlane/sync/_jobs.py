@@ -17,14 +17,13 @@ from fairlane.jobs import (
     Outcome,
     Reclaimed,
 )
-from fairlane.lease.strategy import Strategy
 from fairlane.retry import Backoff
-from fairlane.sync._facade import Facade
+from fairlane.sync._product import BlockingProduct
 
 __all__ = ("JobQueue",)
 
 
-class JobQueue(Facade[AsyncJobQueue]):
+class JobQueue(BlockingProduct[AsyncJobQueue]):
     """`AsyncJobQueue` with the same verbs, blocking; see there for what each guarantees.
 
     Threads, forks and Ctrl-C are as with `MongoTransport`.
@@ -61,22 +60,9 @@ class JobQueue(Facade[AsyncJobQueue]):
             ServerUnreachable: no server answered in time; the address is named, the password not.
             ConfigurationError: bad URL, option, driver or credentials, or a running event loop.
         """
-        queue = cls(
-            lambda: AsyncJobQueue.connect(
-                url, db_name, driver=driver, connect_timeout=connect_timeout, **options
-            )
+        return cls._by_url(
+            url, db_name, driver=driver, connect_timeout=connect_timeout, options=options
         )
-        return queue.__enter__()
-
-    @property
-    def strategy(self) -> Strategy:
-        """How jobs are claimed on this server; "auto" while that is to be found out."""
-        return self._open().opened().strategy
-
-    @property
-    def partitions(self) -> int:
-        """How many partitions the stored settings say."""
-        return self._open().opened().partitions
 
     def enqueue(
         self,
@@ -278,14 +264,6 @@ class JobQueue(Facade[AsyncJobQueue]):
     def reconcile(self) -> int:
         """Put jobs into a partition that claimers look into; return how many."""
         return self._call(lambda q: q.reconcile())
-
-    def repartition(self, partitions: int) -> None:
-        """Change the number of partitions for all programs, while they run."""
-        self._call(lambda q: q.repartition(partitions))
-
-    def ensure_indexes(self) -> None:
-        """Create missing indexes; safe from many processes at once."""
-        self._call(lambda q: q.ensure_indexes())
 
     def clear(self) -> int:
         """Delete all jobs, whatever they are; return how many."""

@@ -5,15 +5,14 @@ from typing import Any, Generic, Self
 
 from fairlane.checks import Seconds
 from fairlane.lease.commands import Order
-from fairlane.lease.strategy import Strategy
 from fairlane.model import DeadLetter, E, Lease, Message, RepairReport, TransportStats
-from fairlane.sync._facade import Facade
+from fairlane.sync._product import BlockingProduct
 from fairlane.transport import AsyncMongoTransport
 
 __all__ = ("MongoTransport",)
 
 
-class MongoTransport(Facade[AsyncMongoTransport[E]], Generic[E]):
+class MongoTransport(BlockingProduct[AsyncMongoTransport[E]], Generic[E]):
     """`AsyncMongoTransport` with the same verbs, blocking; see there for what each guarantees.
 
     One instance serves any number of threads. It keeps an event loop in a thread of its own, with
@@ -53,22 +52,9 @@ class MongoTransport(Facade[AsyncMongoTransport[E]], Generic[E]):
             ServerUnreachable: no server answered in time; the address is named, the password not.
             ConfigurationError: bad URL, option, driver or credentials, or a running event loop.
         """
-        transport = cls(
-            lambda: AsyncMongoTransport.from_url(
-                url, db_name, driver=driver, connect_timeout=connect_timeout, **options
-            )
+        return cls._by_url(
+            url, db_name, driver=driver, connect_timeout=connect_timeout, options=options
         )
-        return transport.__enter__()
-
-    @property
-    def strategy(self) -> Strategy:
-        """How groups are claimed on this server; "auto" while that is to be found out."""
-        return self._open().opened().strategy
-
-    @property
-    def partitions(self) -> int:
-        """How many partitions the stored settings say."""
-        return self._open().opened().partitions
 
     def publish(
         self, group_id: str, event: E, priority: int = 0, *, message_id: str | None = None
@@ -183,17 +169,9 @@ class MongoTransport(Facade[AsyncMongoTransport[E]], Generic[E]):
         """Make messages claimable whose publisher died half-way, and finish half-done work."""
         return self._call(lambda t: t.repair(full=full))
 
-    def repartition(self, partitions: int) -> None:
-        """Change the number of partitions for all programs, while they run."""
-        self._call(lambda t: t.repartition(partitions))
-
     def reconcile(self) -> int:
         """Put groups into a partition that claimers look into; return how many."""
         return self._call(lambda t: t.reconcile())
-
-    def ensure_indexes(self) -> None:
-        """Create missing indexes; safe from many processes at once."""
-        self._call(lambda t: t.ensure_indexes())
 
     def clear(self) -> None:
         """Delete all messages, groups and dead letters. Sequence numbers go on growing."""

@@ -1,22 +1,20 @@
 """`AsyncMongoTransport`: what a user of the grouped transport calls."""
 
-from collections.abc import AsyncIterator, Callable, Iterable
-from types import TracebackType
+from collections.abc import AsyncIterator, Iterable
 from typing import Any, Generic, Self
 
 from fairlane import checks
-from fairlane.announcing import Announcer
 from fairlane.checks import MOST_AT_ONCE, Seconds
 from fairlane.clock import Clock
-from fairlane.driver import Driver, close
+from fairlane.driver import Driver
 from fairlane.errors import LeaseLost
 from fairlane.lease.commands import Order
-from fairlane.lease.settings import partition_count
 from fairlane.lease.site import checked_setup
 from fairlane.lease.strategy import Strategy
 from fairlane.model import DeadLetter, E, Lease, Message, RepairReport, TransportStats
-from fairlane.opening import Opening, by_url
+from fairlane.opening import Opening
 from fairlane.payload import Codec, Payload
+from fairlane.product import Product
 from fairlane.transport import _arguments
 from fairlane.transport._claim import Claimer
 from fairlane.transport._dead import Burial, DeadLetters
@@ -32,12 +30,8 @@ from fairlane.transport._view import View
 
 __all__ = ("AsyncMongoTransport",)
 
-OWN_OPTIONS = frozenset(
-    {"prefix", "clock", "partitions", "strategy", "new_group_credit", "codec", "ensure_indexes"}
-)
 
-
-class AsyncMongoTransport(Generic[E]):
+class AsyncMongoTransport(Product, Generic[E]):
     """FIFO message groups on MongoDB: one lease per group at a time, across all machines.
 
     Messages of one group are delivered in the order in which their `publish` returned; different
@@ -70,6 +64,10 @@ class AsyncMongoTransport(Generic[E]):
         ...     await transport.publish("order-42", {"kind": "paid"})
     """
 
+    _OPTIONS = frozenset(
+        {"prefix", "clock", "partitions", "strategy", "new_group_credit", "codec", "ensure_indexes"}
+    )
+
     def __init__(
         self,
         client: Any,
@@ -91,9 +89,8 @@ class AsyncMongoTransport(Generic[E]):
             strategy=strategy,
             ensure_indexes=ensure_indexes,
         )
-        self._owns_client = False
         self._store = Store(Driver(client), setup)
-        self._announcer = Announcer()
+        super().__init__(self._store)
         self._compose(Payload(codec), checks.credit("new_group_credit", new_group_credit))
 
     def _compose(self, payload: Payload[E], credit: float) -> None:
@@ -127,7 +124,7 @@ class AsyncMongoTransport(Generic[E]):
         driver: str = "motor",
         connect_timeout: Seconds = 10.0,
         **options: Any,
-    ) -> "Opening[AsyncMongoTransport[E]]":
+    ) -> Opening[Self]:
         """Open a client of its own: `await` the result, or enter it with `async with`.
 
         Args:
@@ -141,65 +138,14 @@ class AsyncMongoTransport(Generic[E]):
             ServerUnreachable: no server answered in time; the address is named, the password not.
             ConfigurationError: bad URL, option, driver or credentials.
         """
-        own = {key: options.pop(key) for key in tuple(options) if key in OWN_OPTIONS}
-
-        async def ready(client: Any) -> AsyncMongoTransport[E]:
-            transport = cls._owning(client, db_name=db_name, **own)
-            await transport._store.ready()
-            return transport
-
-        return by_url(
-            f"{cls.__name__}.from_url",
+        return cls._by_url(
+            "from_url",
             url,
-            ready,
+            db_name,
             driver=driver,
             connect_timeout=connect_timeout,
             options=options,
         )
-
-    @classmethod
-    def _owning(cls, client: Any, **options: Any) -> "AsyncMongoTransport[E]":
-        transport = cls(client, **options)
-        transport._owns_client = True
-        return transport
-
-    @property
-    def separate(self) -> "Callable[[], AsyncMongoTransport[E]] | None":
-        """What opens a transport like this one, with a client of its own, in another event loop.
-
-        A `WorkerPool` renews leases through it. None where the client cannot be copied (in-process
-        fakes).
-        """
-        return self._store.separate(AsyncMongoTransport[E]._owning)
-
-    async def __aenter__(self) -> Self:
-        await self._store.ready()
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        await self.close()
-
-    @property
-    def strategy(self) -> Strategy:
-        """How groups are claimed: "find_one_and_update" or "update_one".
-
-        Known once the transport is open, or has served its first call. "auto" before, and between a
-        lost connection and the next claim: it may find another server.
-        """
-        return self._store.leaser.strategy
-
-    @property
-    def partitions(self) -> int:
-        """How many partitions the stored settings say; known as `strategy` is, 1 before.
-
-        Other programs change it by `repartition`; this one learns of that within 30 seconds.
-        """
-        return self._store.partitioning.partitions
 
     async def publish(
         self, group_id: str, event: E, priority: int = 0, *, message_id: str | None = None
@@ -461,19 +407,6 @@ class AsyncMongoTransport(Generic[E]):
         await self._store.ready()
         return await self._repairer.repair(full=full)
 
-    async def repartition(self, partitions: int) -> None:
-        """Change the number of partitions (1 to 1,024) for all programs, while they run.
-
-        They notice within 30 seconds and go over to the new number together, 60 seconds after this
-        call. Claimers look into the partitions of both numbers, so nothing waits meanwhile.
-        Groups move when a message of theirs is settled; if there are fewer partitions now,
-        `reconcile()`, which worker pools run, moves the others.
-
-        Raises:
-            ConfigurationError: a bad number, or others were changing it at the same time.
-        """
-        await self._store.change_partitions(partition_count("partitions", partitions))
-
     async def reconcile(self) -> int:
         """Put groups into a partition that claimers look into; return how many.
 
@@ -483,15 +416,6 @@ class AsyncMongoTransport(Generic[E]):
         """
         await self._store.ready()
         return await self._placer.reconcile()
-
-    async def ensure_indexes(self) -> None:
-        """Create missing indexes; safe from many processes at once.
-
-        Raises:
-            ConfigurationError: another index stands in the way (both definitions are shown), or
-                the user may not create indexes.
-        """
-        await self._store.ensure_indexes()
 
     async def clear(self) -> None:
         """Delete all messages, groups and dead letters; numbers and epochs go on growing."""
@@ -505,16 +429,3 @@ class AsyncMongoTransport(Generic[E]):
         For when nothing else uses them: another program that is connected goes on without indexes.
         """
         await self._store.drop()
-
-    async def close(self) -> None:
-        """Close the client if `from_url` opened it; may be called again."""
-        if self._owns_client:
-            self._owns_client = False
-            await close(self._store.driver.client)
-
-    def subscribe(self, callback: Callable[[], object]) -> Callable[[], None]:
-        """Call `callback` after each publish through this object; return what ends that.
-
-        For pools in the same process, which need not wait for their next poll.
-        """
-        return self._announcer.subscribe(callback)
