@@ -84,9 +84,15 @@ def worker(
         kill_after=kill_after,
     )
     health = HealthPlan(host=health_host, port=health_port, file=health_file)
-    if processes == 1:
-        raise typer.Exit(work(plan, health))
-    if os.name != "posix":
-        complain("worker", "--processes needs POSIX: start the command several times instead")
+    if problem := _problem(health, processes):
+        complain("worker", problem)
         raise typer.Exit(USAGE)
-    raise typer.Exit(supervise(plan, health, processes))
+    raise typer.Exit(work(plan, health) if processes == 1 else supervise(plan, health, processes))
+
+
+def _problem(health: HealthPlan, processes: int) -> str | None:
+    if processes > 1 and os.name != "posix":
+        return "--processes needs POSIX: start the command several times instead"
+    if health.file is not None and not health.file.parent.is_dir():
+        return f"--health-file: there is no folder {health.file.parent}"
+    return None

@@ -11,7 +11,7 @@ from fairlane.cli.outcome import FAILED, OK
 from fairlane.cli.worker import logs
 from fairlane.cli.worker.failing import status_of, tell
 from fairlane.cli.worker.finding import find
-from fairlane.cli.worker.health import Document, document, is_ready
+from fairlane.cli.worker.health import Document, document
 from fairlane.cli.worker.loops import loop_factory
 from fairlane.cli.worker.making import made
 from fairlane.cli.worker.plan import HealthPlan, Plan
@@ -36,7 +36,7 @@ GIVING_BACK = 15.0
 CANCELLED = "the task of the worker was cancelled, but not by a signal or the supervisor"
 
 BEAT = 1.0
-BEAT_UNTIL_OK = 0.2
+BEAT_AT_FIRST = 0.1
 
 
 def work(plan: Plan, health: HealthPlan | None = None, wire: Wire | None = None) -> int:
@@ -115,7 +115,7 @@ class Process:
         while True:
             health = self._document()
             wire.tell(health)
-            await asyncio.sleep(BEAT if is_ready(health) else BEAT_UNTIL_OK)
+            await asyncio.sleep(BEAT_AT_FIRST if health["last_poll_age"] is None else BEAT)
 
     def _patience(self) -> float:
         drain = 0.0 if self._pool is None else self._pool._settings.drain_timeout

@@ -28,7 +28,7 @@ class Step(IntEnum):
 
 
 class Steps:
-    """How far the end of a process has come. Each signal is one step further.
+    """How far the end of a process has come: as far as its signals, or its supervisor, say.
 
     Args:
         act: called in the event loop when `DRAIN` or `CANCEL` is reached.
@@ -45,6 +45,8 @@ class Steps:
         kill_after: float | None = None,
     ) -> None:
         self.step: Step = Step.WORK
+        self._signals = 0
+        self._lock = threading.RLock()  # a signal may interrupt who holds it
         self._status = TERMINATED
         self._act = act
         self._leave = leave
@@ -69,9 +71,10 @@ class Steps:
 
     def reach(self, step: Step, number: int = signal.SIGTERM) -> None:
         """Go on to a step, unless it is behind; safe from any thread."""
-        if step <= self.step:
-            return
-        is_first, self.step = not self.step, step
+        with self._lock:
+            if step <= self.step:
+                return
+            is_first, self.step = not self.step, step
         self._status = 128 + number
         if step is Step.LEAVE:
             self._leave(self._status)
@@ -92,7 +95,9 @@ class Steps:
         timer.start()
 
     def _on_signal(self, number: int, _: object) -> None:
-        self.reach(Step(min(self.step + 1, Step.LEAVE)), number)
+        # Not one step on from where it is: a supervisor may have passed on this very signal.
+        self._signals += 1
+        self.reach(Step(min(self._signals, Step.LEAVE)), number)
 
 
 def leave_at_once(status: int) -> None:

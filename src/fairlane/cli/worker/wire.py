@@ -49,6 +49,10 @@ class Wire:
         with suppress(OSError):  # full, or nobody is there: the thread notices
             self._socket.send(line, socket.MSG_DONTWAIT)
 
+    def close(self) -> None:
+        self._lines.close()
+        self._socket.close()
+
     def _follow(self, steps: Steps, patience: Callable[[], float]) -> None:
         with suppress(OSError):  # reset
             for line in self._lines:
