@@ -99,7 +99,7 @@ class Progress:
     __slots__ = ("done",)
 
     def __init__(self) -> None:
-        self.done = 0
+        self.done: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

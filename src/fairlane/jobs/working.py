@@ -20,7 +20,7 @@ from fairlane.shield import finish
 
 __all__ = ("Demand", "Renewing", "WorkingSide")
 
-logger = logging.getLogger(__name__)
+logger: logging.Logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
