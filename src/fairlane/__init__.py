@@ -24,7 +24,7 @@ from fairlane.jobs import (
     Reclaimed,
 )
 from fairlane.model import DeadLetter, Lease, Message, RepairReport, TransportStats
-from fairlane.retry import Backoff, Discard, Fail, Reject, Retry
+from fairlane.retry import Backoff, Discard, Fail, Reject, Retry, RetryPolicy, Snooze
 from fairlane.sync import JobQueue, MongoTransport
 from fairlane.transport import AsyncMongoTransport
 from fairlane.worker import WorkerPool
@@ -60,7 +60,9 @@ __all__ = (
     "Reject",
     "RepairReport",
     "Retry",
+    "RetryPolicy",
     "ServerUnreachable",
+    "Snooze",
     "TransportStats",
     "WorkerPool",
 )

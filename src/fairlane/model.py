@@ -81,6 +81,13 @@ class LeaseSignal:
     def __init__(self, hold: Hold | None = None) -> None:
         self._hold = hold
 
+    def __bool__(self) -> bool:
+        """Say what `is_set` says: `if lease.lost:` means what it reads like."""
+        return self.is_set()
+
+    def __repr__(self) -> str:
+        return f"<{'lost' if self.is_set() else 'not lost'}>"
+
     def is_set(self) -> bool:
         """Whether the lease is over, or will be before it can be renewed."""
         return self._hold is not None and self._hold.is_lost
@@ -150,6 +157,7 @@ class DeadLetter(Generic[E]):
     Attributes:
         event: the payload, or None where it cannot be decoded (`decode_error` says why).
         reason: why it died.
+        traceback: the last 4,000 characters of that of its handler's error, if it died of one.
         attempts: how often it was delivered.
         died_at: server time of its death.
     """
@@ -163,6 +171,7 @@ class DeadLetter(Generic[E]):
     died_at: datetime
     published_at: datetime | None = None
     decode_error: str | None = None
+    traceback: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,7 +1,7 @@
 """What a handler may answer, and how long a failed message waits."""
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
@@ -9,7 +9,17 @@ from functools import partial
 from fairlane.checks import Seconds, fraction, seconds
 from fairlane.errors import ConfigurationError
 
-__all__ = ("Backoff", "Discard", "Fail", "Reject", "Retry")
+__all__ = (
+    "Backoff",
+    "Discard",
+    "Fail",
+    "Reject",
+    "Retry",
+    "RetryPolicy",
+    "Snooze",
+    "backoff_for",
+    "checked_policy",
+)
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -43,6 +53,43 @@ class Backoff:
         exponent = min(max(attempt, 1) - 1, 60)
         full = min(self.cap, self.base * 2.0**exponent)
         return full * (1.0 - self.jitter * random.random())
+
+
+RetryPolicy = Backoff | Mapping[type[BaseException], Backoff | None]
+"""A back-off for all errors, or one for each kind of them: the nearest base class of an error
+decides. None is for errors that are not worth another attempt. Kinds that nobody names are retried
+with the standard back-off."""
+
+
+def checked_policy(name: str, value: object) -> RetryPolicy:
+    """Return the policy; raises `ConfigurationError` naming what is wrong in it."""
+    if isinstance(value, Backoff):
+        return value
+    if not isinstance(value, Mapping):
+        raise ConfigurationError(
+            f"{name} must be a Backoff, or a mapping from exception types to Backoffs, not "
+            f"{value!r:.100}"
+        )
+    for kind, backoff in value.items():
+        if not isinstance(kind, type) or not issubclass(kind, BaseException):
+            raise ConfigurationError(f"the keys of {name} must be exception types, not {kind!r}")
+        if backoff is not None and not isinstance(backoff, Backoff):
+            raise ConfigurationError(
+                f"{name}[{kind.__name__}] must be a Backoff or None, not {backoff!r:.100}"
+            )
+    return dict(value)
+
+
+def backoff_for(
+    error: BaseException, policy: RetryPolicy, default: Backoff = Backoff()
+) -> Backoff | None:
+    """Return the back-off after this error; None if another attempt is not worth it."""
+    if isinstance(policy, Backoff):
+        return policy
+    for kind in type(error).__mro__:
+        if kind in policy:
+            return policy[kind]
+    return default
 
 
 class Retry(Exception):
@@ -86,6 +133,23 @@ def _told(delay: float | None, at: datetime | None) -> str:
     if at is not None:
         return f"retry at {at}"
     return "retry" if delay is None else f"retry in {delay:g} s"
+
+
+class Snooze(Exception):
+    """Raised by a handler: not now; deliver this message, or job, again after `delay` seconds.
+
+    The attempt does not count, so a snooze may be repeated for ever. Its group waits with it.
+
+    Raises:
+        ConfigurationError: the delay is not allowed.
+    """
+
+    def __init__(self, delay: Seconds) -> None:
+        self.delay: float = seconds("delay", delay)
+        super().__init__(f"snoozed for {self.delay:g} s")
+
+    def __reduce__(self) -> tuple[type["Snooze"], tuple[float]]:
+        return type(self), (self.delay,)
 
 
 class Reject(Exception):

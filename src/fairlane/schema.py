@@ -160,12 +160,15 @@ def published_instant(document: Mapping[str, Any]) -> datetime | None:
     return None if seconds is None else instant(seconds)
 
 
+NOTED = ("priority", "reason", "traceback", "attempts", "died_at")
+
+
 def dead_letter(group_id: str, note: Document, message: Document) -> Document:
     """Return a letter that nobody sees yet, from what the settlement noted in the lock."""
     return {
         "_id": Int64(note["seq"]),
         "group_id": group_id,
-        **{key: note[key] for key in ("priority", "reason", "attempts", "died_at")},
+        **{key: note[key] for key in NOTED if key in note},
         "message": message,
         "pending": True,
     }

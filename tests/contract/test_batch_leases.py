@@ -226,3 +226,13 @@ async def test_bad_number_of_done_messages_is_refused(
     lease = await claim(batch=3)
     with pytest.raises(ConfigurationError, match="done must be an int from 0 to 2"):
         await getattr(transport, verb)(lease, done=done)
+
+
+async def test_release_of_a_part_may_wait(
+    transport: Transport, claim: Claim, clock: ManualClock
+) -> None:
+    await transport.release(await claim(batch=3), delay=10, done=2)
+    assert await transport.claim("w2") is None
+    clock.advance(10)
+    lease = await claim()
+    assert (lease.event, lease.attempt) == (3, 1)

@@ -396,3 +396,12 @@ async def test_whatever_a_codec_raises_sends_the_message_to_the_dead_letters(
     assert await transport.claim("w") is None
     (letter,) = await letters(transport)
     assert type(error).__name__ in letter.reason
+
+
+async def test_letter_keeps_the_end_of_a_traceback(transport: Transport, claim: Claim) -> None:
+    await transport.publish("g", 1)
+    await transport.dead_letter(await claim(), "why", traceback="x" * 9_000 + "the end")
+    (letter,) = [letter async for letter in transport.dead_letters()]
+    assert letter.traceback is not None
+    assert len(letter.traceback) == 4_000
+    assert letter.traceback.endswith("the end")

@@ -388,3 +388,13 @@ async def test_epoch_grows_over_a_clear(transport: Transport, claim: Claim) -> N
     await transport.clear()
     await transport.publish("g", 2)
     assert (await claim()).epoch > before
+
+
+async def test_release_with_a_delay_parks_the_group_and_counts_nothing(
+    transport: Transport, claim: Claim, clock: ManualClock
+) -> None:
+    await transport.publish("g", 1)
+    assert await transport.release(await claim(), delay=10)
+    assert await transport.claim("w2") is None
+    clock.advance(10)
+    assert (await claim()).attempt == 1

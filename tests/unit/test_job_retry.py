@@ -59,6 +59,6 @@ def test_message_that_names_a_moment_waits_for_its_back_off(
     """Its source need not have a clock."""
     steady = Backoff(base=2.0, jitter=0.0)
     with caplog.at_level(logging.ERROR):
-        outcome = after_failure(Retry(at=instant(9e9)), attempt=1, max_attempts=3, backoff=steady)
+        outcome = after_failure(Retry(at=instant(9e9)), attempt=1, max_attempts=3, policy=steady)
     assert (outcome.verb, outcome.delay) == ("nack", 2.0)
     assert "Retry(at=...) is for jobs" in caplog.text

@@ -84,6 +84,8 @@ def test_package_exports_exactly_the_surface_of_this_release() -> None:
         "Reject",
         "RepairReport",
         "Retry",
+        "RetryPolicy",
+        "Snooze",
         "ServerUnreachable",
         "TransportStats",
         "WorkerPool",

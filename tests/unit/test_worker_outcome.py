@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from fairlane.retry import Backoff, Reject, Retry
-from fairlane.worker._outcome import MAX_REASON, after_failure, before_delivery
+from fairlane.errors import ConfigurationError
+from fairlane.retry import Backoff, Reject, Retry, Snooze, checked_policy
+from fairlane.worker._outcome import MAX_REASON, MAX_TRACEBACK, after_failure, before_delivery
 
 STEADY = Backoff(base=2.0, cap=10.0, jitter=0.0)
 
@@ -30,6 +31,7 @@ class MuteError(Exception):
         (Retry(0), 1, "nack", 0.0, "Retry: retry in 0 s"),
         (Retry(7.5), 2, "nack", 7.5, "Retry: retry in 7.5 s"),
         (Retry(7.5), 3, "dead_letter", 0.0, "Retry: retry in 7.5 s"),
+        (Snooze(9), 3, "release", 9.0, "Snooze: snoozed for 9 s"),
         (Reject("no such user"), 1, "dead_letter", 0.0, "no such user"),
         (Reject(), 3, "dead_letter", 0.0, "rejected by the handler"),
     ],
@@ -37,9 +39,68 @@ class MuteError(Exception):
 def test_failure_is_answered_by_the_table(
     error: BaseException, attempt: int, verb: str, delay: float, reason: str
 ) -> None:
-    outcome = after_failure(error, attempt=attempt, max_attempts=3, backoff=STEADY)
+    outcome = after_failure(error, attempt=attempt, max_attempts=3, policy=STEADY)
 
     assert (outcome.verb, outcome.delay, outcome.reason) == (verb, delay, reason)
+
+
+BY_TYPE = {
+    OSError: Backoff(base=7.0, jitter=0.0),
+    ConnectionError: Backoff(base=1.0, jitter=0.0),
+    ValueError: None,
+}
+
+
+@pytest.mark.parametrize(
+    ("error", "verb", "delay"),
+    [
+        (FileNotFoundError(), "nack", 7.0),
+        (ConnectionResetError(), "nack", 1.0),
+        (UnicodeError(), "dead_letter", 0.0),
+    ],
+)
+def test_nearest_base_class_of_an_error_decides_on_its_back_off(
+    error: Exception, verb: str, delay: float
+) -> None:
+    outcome = after_failure(error, attempt=1, max_attempts=3, policy=BY_TYPE)
+    assert (outcome.verb, outcome.delay) == (verb, delay)
+
+
+def test_error_that_no_policy_names_is_retried_after_the_standard_back_off() -> None:
+    outcome = after_failure(KeyError(), attempt=1, max_attempts=3, policy=BY_TYPE)
+    assert outcome.verb == "nack"
+    assert 0.5 <= outcome.delay <= 1.0
+
+
+def test_last_failure_keeps_the_end_of_its_traceback() -> None:
+    def fail(depth: int) -> None:
+        if depth:
+            fail(depth - 1)
+        raise ValueError("at the bottom")
+
+    with pytest.raises(ValueError, match="bottom") as raised:
+        fail(200)
+    outcome = after_failure(raised.value, attempt=3, max_attempts=3, policy=STEADY)
+    assert outcome.traceback is not None
+    assert len(outcome.traceback) <= MAX_TRACEBACK
+    assert outcome.traceback.endswith("ValueError: at the bottom\n")
+
+
+def test_answer_of_the_handler_needs_no_traceback() -> None:
+    assert after_failure(Reject(), attempt=1, max_attempts=3, policy=STEADY).traceback is None
+
+
+@pytest.mark.parametrize(
+    ("policy", "complaint"),
+    [
+        (3.0, "backoff must be a Backoff, or a mapping from exception types"),
+        ({"ValueError": Backoff()}, "keys of backoff must be exception types, not 'ValueError'"),
+        ({ValueError: 3}, r"backoff\[ValueError\] must be a Backoff or None, not 3"),
+    ],
+)
+def test_bad_policy_is_refused(policy: Any, complaint: str) -> None:
+    with pytest.raises(ConfigurationError, match=complaint):
+        checked_policy("backoff", policy)
 
 
 @pytest.mark.parametrize("attempt", [1, 2, 3])
@@ -75,7 +136,7 @@ class BrokenRetry(Retry):
 )
 def test_backoff_without_an_answer_is_a_counted_nack_with_the_standard_delay(answer: Any) -> None:
     outcome = after_failure(
-        ValueError("bad"), attempt=2, max_attempts=3, backoff=BrokenBackoff(answer)
+        ValueError("bad"), attempt=2, max_attempts=3, policy=BrokenBackoff(answer)
     )
 
     assert (outcome.verb, outcome.reason) == ("nack", "ValueError: bad")
@@ -83,27 +144,27 @@ def test_backoff_without_an_answer_is_a_counted_nack_with_the_standard_delay(ans
 
 
 def test_retry_without_its_delay_is_a_counted_nack() -> None:
-    outcome = after_failure(BrokenRetry(), attempt=1, max_attempts=3, backoff=STEADY)
+    outcome = after_failure(BrokenRetry(), attempt=1, max_attempts=3, policy=STEADY)
 
     assert outcome.verb == "nack"
 
 
 @pytest.mark.parametrize("error", [ValueError("x" * 100_000), Reject("x" * 100_000)])
 def test_reason_is_bounded(error: Exception) -> None:
-    outcome = after_failure(error, attempt=1, max_attempts=3, backoff=STEADY)
+    outcome = after_failure(error, attempt=1, max_attempts=3, policy=STEADY)
 
     assert len(outcome.reason or "") == MAX_REASON
 
 
 @pytest.mark.parametrize("error", [ValueError("half \ud800 pair"), Reject("half \ud800 pair")])
 def test_reason_is_text_that_bson_can_hold(error: Exception) -> None:
-    outcome = after_failure(error, attempt=1, max_attempts=3, backoff=STEADY)
+    outcome = after_failure(error, attempt=1, max_attempts=3, policy=STEADY)
 
     assert (outcome.reason or "").endswith("half \\ud800 pair")
 
 
 def test_error_that_cannot_be_printed_still_has_a_reason() -> None:
-    outcome = after_failure(MuteError(), attempt=1, max_attempts=3, backoff=STEADY)
+    outcome = after_failure(MuteError(), attempt=1, max_attempts=3, policy=STEADY)
 
     assert outcome.reason == "MuteError: (no message: its __str__ raised)"
 
@@ -113,7 +174,7 @@ def test_reject_with_something_else_than_text_has_a_reason() -> None:
         Reject({"code": 4}),  # type: ignore[arg-type]
         attempt=1,
         max_attempts=3,
-        backoff=STEADY,
+        policy=STEADY,
     )
 
     assert outcome.reason == "{'code': 4}"

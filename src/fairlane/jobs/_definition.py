@@ -5,13 +5,13 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from fairlane import checks
-from fairlane.errors import ConfigurationError, PayloadError
+from fairlane.errors import PayloadError
 from fairlane.jobs._arguments import job_type, several
 from fairlane.jobs._drafts import NewJob, checked_priority
 from fairlane.jobs._params import checked_model, dumped, validated
 from fairlane.jobs._schedule import Misfire, Schedule, is_missed
 from fairlane.jobs.model import Enqueued, EnqueuedMany, Job
-from fairlane.retry import Backoff
+from fairlane.retry import RetryPolicy, checked_policy
 
 __all__ = ("Definition", "EnqueuingQueue", "EventJob", "RecurringJob", "checked_definition")
 
@@ -41,7 +41,7 @@ class Definition:
     max_attempts: int | None
     lease: float | None
     priority: int
-    retry: Backoff | None
+    retry: RetryPolicy | None
     max_concurrency: int | None
     on_error: Callable[..., Any] | None
     on_stale: Callable[..., Any] | None
@@ -85,7 +85,7 @@ def checked_definition(
         max_attempts=_optional(checks.count, "max_attempts", options),
         lease=_optional(checks.positive_seconds, "lease", options),
         priority=checked_priority(options["priority"]),
-        retry=_backoff(options["retry"]),
+        retry=_policy(options["retry"]),
         max_concurrency=_optional(checks.count, "max_concurrency", options),
         on_error=checks.optional_function("on_error", options["on_error"], "error", "ctx"),
         on_stale=checks.optional_function("on_stale", options["on_stale"], "ctx"),
@@ -104,10 +104,8 @@ def _checked_priority(name: str, value: Any) -> int:
     return checked_priority(value, name)
 
 
-def _backoff(value: Any) -> Backoff | None:
-    if value is not None and not isinstance(value, Backoff):
-        raise ConfigurationError(f"retry must be a Backoff, not {value!r:.100}")
-    return value
+def _policy(value: Any) -> RetryPolicy | None:
+    return None if value is None else checked_policy("retry", value)
 
 
 class _Defined:

@@ -19,7 +19,7 @@ from fairlane.jobs._claim import Claimer, Request
 from fairlane.jobs._settle import Settler
 from fairlane.jobs._upkeep import Upkeep
 from fairlane.jobs.model import Job
-from fairlane.retry import Backoff, Discard, Fail, Reject, Retry
+from fairlane.retry import Backoff, Discard, Fail, Reject, Retry, Snooze
 from fairlane.shield import DEADLINE, outlast
 
 __all__ = ("Handler", "Listener", "Pace")
@@ -178,6 +178,9 @@ class Listener:
         """Do what the handler has said by returning or raising; False if the lease is lost."""
         if error is None or isinstance(error, Discard):
             (is_held,) = await self._settler.ack([job])
+            return is_held
+        if isinstance(error, Snooze):
+            (is_held,) = await self._settler.release([job], error.delay)
             return is_held
         if isinstance(error, Reject | Fail):
             (is_held,) = await self._settler.fail([job], describe(error))

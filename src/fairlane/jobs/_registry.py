@@ -14,7 +14,7 @@ from fairlane.jobs._definition import (
 )
 from fairlane.jobs._schedule import Misfire, checked_misfire, checked_schedule
 from fairlane.jobs.model import Enqueued
-from fairlane.retry import Backoff
+from fairlane.retry import RetryPolicy
 
 __all__ = ("Jobs",)
 
@@ -34,7 +34,8 @@ class Jobs:
             never fails for good.
         lease: seconds for which a claimed job is nobody else's; renewed while the handler works.
         max_concurrency: how many jobs of this type may run at once in each pool.
-        retry: the `Backoff` after a failed attempt; by default that of the pool.
+        retry: the `Backoff` after a failed attempt, or a dict of them by exception type (None:
+            fail at once); by default that of the pool.
         on_error: `on_error(error, ctx)` returns `Retry`, `Discard` or `Fail`, or None for what
             would have happened anyway; not asked about those four themselves. If it raises, that is
             logged, and what would have happened anyway happens.
@@ -75,7 +76,7 @@ class Jobs:
         max_attempts: int | None = None,
         lease: Seconds | None = None,
         max_concurrency: int | None = None,
-        retry: Backoff | None = None,
+        retry: RetryPolicy | None = None,
         on_error: Callable[..., Any] | None = None,
         on_stale: Callable[..., Any] | None = None,
         stale_priority: int | None = None,
@@ -129,7 +130,7 @@ class Jobs:
         max_attempts: int | None = None,
         lease: Seconds | None = None,
         max_concurrency: int | None = None,
-        retry: Backoff | None = None,
+        retry: RetryPolicy | None = None,
         on_error: Callable[..., Any] | None = None,
         on_stale: Callable[..., Any] | None = None,
         stale_priority: int | None = None,

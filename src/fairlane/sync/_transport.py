@@ -133,18 +133,20 @@ class MongoTransport(BlockingProduct[AsyncMongoTransport[E]], Generic[E]):
         held = list(leases)
         return self._call(lambda t: t.extend_many(held, visibility))
 
-    def release(self, lease: Lease[E], *, done: int = 0) -> bool:
-        """Give the group back at once without counting the attempt. Returns as `ack`."""
-        return self._call(lambda t: t.release(lease, done=done))
+    def release(self, lease: Lease[E], *, delay: Seconds = 0.0, done: int = 0) -> bool:
+        """Give the group back without counting the attempt, after `delay` seconds."""
+        return self._call(lambda t: t.release(lease, delay=delay, done=done))
 
     def release_many(self, leases: Iterable[Lease[E]]) -> list[bool]:
         """Give groups back as `release` does, in one command; return the results in order."""
         held = list(leases)
         return self._call(lambda t: t.release_many(held))
 
-    def dead_letter(self, lease: Lease[E], reason: str, *, done: int = 0) -> bool:
+    def dead_letter(
+        self, lease: Lease[E], reason: str, *, traceback: str | None = None, done: int = 0
+    ) -> bool:
         """Settle the message by moving it to the dead letters, with why. Returns as `ack`."""
-        return self._call(lambda t: t.dead_letter(lease, reason, done=done))
+        return self._call(lambda t: t.dead_letter(lease, reason, traceback=traceback, done=done))
 
     def dead_letters(self, group_id: str | None = None) -> Iterator[DeadLetter[E]]:
         """Iterate over the dead letters, oldest message first, of one group or of all.

@@ -190,6 +190,7 @@ class DeadLetters(Generic[E]):
             event=event,
             priority=document["priority"],
             reason=document["reason"],
+            traceback=document.get("traceback"),
             attempts=document["attempts"],
             died_at=instant(document["died_at"]),
             published_at=_published_at(document),

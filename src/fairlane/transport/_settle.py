@@ -43,9 +43,14 @@ class Settler:
     async def ack(self, leases: Leases) -> list[bool]:
         return await finish(self._ack(leases))
 
-    async def dead_letter(self, lease: Lease[Any], reason: str, done: int = 0) -> bool:
+    async def dead_letter(
+        self, lease: Lease[Any], reason: str, traceback: str | None = None, done: int = 0
+    ) -> bool:
         """Settle the first `done` messages, bury the next one, and give the rest back."""
-        return await finish(self._dead_letter(lease, reason[:MAX_TEXT], done))
+        why = {"reason": reason[:MAX_TEXT]}
+        if traceback is not None:
+            why["traceback"] = traceback[-MAX_TEXT:]
+        return await finish(self._dead_letter(lease, why, done))
 
     async def nack(self, leases: Leases, delay: float, error: str | None) -> list[bool]:
         at = await self._store.now() + delay
@@ -68,13 +73,13 @@ class Settler:
         """
         return await finish(self._nack_rest(lease, done, delay, error))
 
-    async def release_rest(self, lease: Lease[Any], done: int) -> bool:
+    async def release_rest(self, lease: Lease[Any], done: int, delay: float = 0.0) -> bool:
         """Settle the first `done` messages, and give the rest back; none of them is charged."""
-        (is_held,) = await self.ack([_part(lease, done)])
+        (is_held,) = await finish(self._ack([_part(lease, done)], delay))
         return is_held
 
-    async def release(self, leases: Leases) -> list[bool]:
-        now = await self._store.now()
+    async def release(self, leases: Leases, delay: float = 0.0) -> list[bool]:
+        now = await self._store.now() + delay
         changes = [_change(lease, commands.given_back(now=now)) for lease in leases]
         return await finish(self._apply(changes))
 
@@ -89,8 +94,8 @@ class Settler:
     async def _apply(self, changes: Sequence[Change]) -> list[bool]:
         return await self._store.driver.update_and_tell(self._store.locks, changes)
 
-    async def _ack(self, leases: Leases) -> list[bool]:
-        now = await self._store.now()
+    async def _ack(self, leases: Leases, delay: float = 0.0) -> list[bool]:
+        now = await self._store.now() + delay
         accepted = await self._apply([self._settlement(lease, now) for lease in leases])
         done = [lease for lease, is_held in zip(leases, accepted, strict=True) if is_held]
         if done:
@@ -113,7 +118,7 @@ class Settler:
             await self._tidy([part])
         return is_held
 
-    async def _dead_letter(self, lease: Lease[Any], reason: str, done: int) -> bool:
+    async def _dead_letter(self, lease: Lease[Any], why: Document, done: int) -> bool:
         """Settle first, with what the dead letter needs in the lock, then move the message.
 
         Storing the dead letter first would leave it behind when the lease turns out to be lost.
@@ -124,7 +129,7 @@ class Settler:
             "seq": _seqs(part)[-1],
             "redriven_from": None if done else lease._seen.redriven_from,
             "priority": lease.priority,
-            "reason": reason,
+            **why,
             "attempts": 1 if done else lease.attempt,
             "died_at": now,
         }

@@ -327,17 +327,18 @@ class AsyncMongoTransport(Product, Generic[E]):
         await self._store.ready()
         return await self._settler.extend(held, seconds)
 
-    async def release(self, lease: Lease[E], *, done: int = 0) -> bool:
-        """Give the group back at once without counting the attempt. Returns as `ack`.
+    async def release(self, lease: Lease[E], *, delay: Seconds = 0.0, done: int = 0) -> bool:
+        """Give the group back after `delay` seconds, the attempt not counted. Returns as `ack`.
 
         Of a batch the first `done` messages are settled by the same write.
         """
         _arguments.lease(lease)
+        seconds = checks.seconds("delay", delay)
         number = _arguments.done(done, lease)
         await self._store.ready()
         if number:
-            return await self._settler.release_rest(lease, number)
-        (is_held,) = await self._settler.release([lease])
+            return await self._settler.release_rest(lease, number, seconds)
+        (is_held,) = await self._settler.release([lease], seconds)
         return is_held
 
     async def release_many(self, leases: Iterable[Lease[E]]) -> list[bool]:
@@ -346,7 +347,9 @@ class AsyncMongoTransport(Product, Generic[E]):
         await self._store.ready()
         return await self._settler.release(held)
 
-    async def dead_letter(self, lease: Lease[E], reason: str, *, done: int = 0) -> bool:
+    async def dead_letter(
+        self, lease: Lease[E], reason: str, *, traceback: str | None = None, done: int = 0
+    ) -> bool:
         """Settle the message by moving it to the dead letters, with why. Returns as `ack`.
 
         A crash at any point leaves it either in its group or among the dead letters. Of a batch
@@ -355,9 +358,10 @@ class AsyncMongoTransport(Product, Generic[E]):
         """
         _arguments.lease(lease)
         text = checks.text("reason", reason)
+        where = checks.optional_text("traceback", traceback)
         number = _arguments.done(done, lease)
         await self._store.ready()
-        return await self._settler.dead_letter(lease, text, number)
+        return await self._settler.dead_letter(lease, text, where, number)
 
     async def dead_letters(self, group_id: str | None = None) -> AsyncIterator[DeadLetter[E]]:
         """Iterate over the dead letters, oldest message first, of one group or of all."""

@@ -4,13 +4,13 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from fairlane.jobs import Definition, Job
-from fairlane.retry import Backoff, Discard, Reject, Retry
+from fairlane.retry import Backoff, Discard, Reject, Retry, RetryPolicy, Snooze, backoff_for
 from fairlane.worker._outcome import Outcome, delay_of, reason_of
 
 __all__ = ("ANSWERS", "Answer", "JobOutcome", "Label", "after_error", "refusal", "succeeded")
 
-Answer = Retry | Reject | Discard
-ANSWERS = (Retry, Reject, Discard)
+Answer = Retry | Snooze | Reject | Discard
+ANSWERS = (Retry, Snooze, Reject, Discard)
 
 Label = Literal["success", "retry", "failed", "discarded", "released"]
 
@@ -56,7 +56,7 @@ def after_error(
     job: Job,
     definition: Definition,
     *,
-    backoff: Backoff,
+    policy: RetryPolicy,
     now: float,
 ) -> JobOutcome:
     """Answer an error of the handler: `answer` is what it was, or what `on_error` says to it."""
@@ -64,8 +64,11 @@ def after_error(
     is_recurring = job.kind == "recurring"
     if isinstance(answer, Discard):
         return JobOutcome(verb="ack", label="discarded", reason=reason)
+    if isinstance(answer, Snooze):
+        return JobOutcome(verb="release", label="released", delay=answer.delay, reason=reason)
+    backoff = backoff_for(error, definition.retry or policy)
     last = definition.attempts_of_a_run if is_recurring else job.max_attempts
-    is_rejected = isinstance(answer, Reject)
+    is_rejected = isinstance(answer, Reject) or (backoff is None and answer is None)
     if is_rejected or job.attempts >= last:
         return JobOutcome(
             verb="ack" if is_recurring else "dead_letter",
@@ -73,5 +76,5 @@ def after_error(
             reason=reason,
             is_exhausted=not is_rejected and not is_recurring,
         )
-    delay = delay_of(answer or error, job.attempts, definition.retry or backoff, now=now)
+    delay = delay_of(answer or error, job.attempts, backoff or Backoff(), now=now)
     return JobOutcome(verb="nack", label="retry", delay=delay, reason=reason)

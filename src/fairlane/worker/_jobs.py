@@ -191,8 +191,8 @@ class JobSource:
         answer = error if isinstance(error, ANSWERS) else None
         if answer is None and definition.on_error is not None and started is not None:
             answer = await _asked(definition.on_error, error, started.context)
-        backoff, now = self._settings.backoff, self._side.now()
-        return after_error(error, answer, work.job, definition, backoff=backoff, now=now)
+        policy, now = self._settings.backoff, self._side.now()
+        return after_error(error, answer, work.job, definition, policy=policy, now=now)
 
     def is_expected(self, work: LeasedJob, error: BaseException) -> bool:
         return isinstance(error, ANSWERS)
@@ -294,6 +294,7 @@ async def _asked(on_error: Hook, error: BaseException, context: JobContext) -> A
     if answer is None or isinstance(answer, ANSWERS):
         return answer
     logger.error(
-        "on_error must return Retry(), Discard(), Fail() or None, not %s", describe(error, 300)
+        "on_error must return Retry(), Snooze(), Discard(), Fail() or None, not %s",
+        describe(error, 300),
     )
     return None

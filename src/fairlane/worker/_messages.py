@@ -7,7 +7,7 @@ from typing import Any, Generic
 
 from fairlane.checks import is_async
 from fairlane.model import E, Lease, LeaseSignal, Progress
-from fairlane.retry import Reject, Retry
+from fairlane.retry import Reject, Retry, Snooze
 from fairlane.worker._calling import Handler
 from fairlane.worker._outcome import ACK, Outcome, after_failure, before_delivery
 from fairlane.worker._settings import Settings
@@ -21,6 +21,7 @@ from fairlane.worker.source import (
     Separable,
     SeparateSource,
     Source,
+    keeps_tracebacks,
 )
 
 __all__ = ("Messages",)
@@ -73,6 +74,7 @@ class Messages(Generic[E]):
         self._handler = handler
         self._is_async = is_async(handler)
         self._settings = settings
+        self._keeps_tracebacks = keeps_tracebacks(source)
         self._options: dict[str, Any] = {"order": settings.order}
         if settings.batch > 1:  # a source of an application's own may not know of batches
             self._options["batch"] = settings.batch
@@ -126,21 +128,24 @@ class Messages(Generic[E]):
             error,
             attempt=work.attempt,
             max_attempts=self._settings.max_attempts,
-            backoff=self._settings.backoff,
+            policy=self._settings.backoff,
         )
 
     def is_expected(self, work: LeasedMessage[E], error: BaseException) -> bool:
-        return isinstance(error, Retry | Reject)
+        return isinstance(error, Retry | Snooze | Reject)
 
     async def settle(self, work: LeasedMessage[E], outcome: Outcome) -> bool:
-        lease, part = work.lease, {"done": work.done} if work.done else {}
+        # A source of an application's own need not know what it is never told.
+        lease, part = work.lease, _told(done=work.done)
         if outcome.verb == "ack":
             return await self._source.ack(lease)
         if outcome.verb == "nack":
             return await self._source.nack(lease, outcome.delay, error=outcome.reason, **part)
         if outcome.verb == "dead_letter":
+            if self._keeps_tracebacks:
+                part |= _told(traceback=outcome.traceback)
             return await self._source.dead_letter(lease, outcome.reason or "", **part)
-        return await self._source.release(lease, **part)
+        return await self._source.release(lease, **part, **_told(delay=outcome.delay))
 
     async def extend(self, work: LeasedMessage[E], seconds: float) -> LeasedMessage[E]:
         return replace(work, lease=await self._source.extend(work.lease, seconds))
@@ -155,6 +160,10 @@ class Messages(Generic[E]):
         if isinstance(self._source, Announcing):
             return self._source.subscribe(callback)
         return lambda: None
+
+
+def _told(**options: Any) -> dict[str, Any]:
+    return {name: value for name, value in options.items() if value}
 
 
 def _separate(opens: Callable[[], SeparateSource[E]]) -> Separate[LeasedMessage[E]]:

@@ -1,12 +1,13 @@
 """Decide what becomes of a message. Nothing here waits, writes or reads a clock."""
 
 import logging
+import traceback
 from dataclasses import dataclass
 from typing import Literal
 
 from fairlane import checks
 from fairlane.errors import describe
-from fairlane.retry import Backoff, Discard, Reject, Retry
+from fairlane.retry import Backoff, Discard, Reject, Retry, RetryPolicy, Snooze, backoff_for
 
 __all__ = (
     "ACK",
@@ -17,9 +18,13 @@ __all__ = (
     "before_delivery",
     "delay_of",
     "reason_of",
+    "traceback_of",
 )
 
 logger = logging.getLogger(__name__)
+
+MAX_TRACEBACK = 4_000
+"""Characters of a traceback that are kept."""
 
 MAX_REASON = 1_000
 """Characters of an error's message that are kept."""
@@ -27,11 +32,18 @@ MAX_REASON = 1_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """How a lease ends: after `delay` seconds claimable again; `reason` is what went wrong."""
+    """How a lease ends.
+
+    Attributes:
+        delay: seconds until it is claimable again.
+        reason: what went wrong.
+        traceback: where, of an error that was not expected.
+    """
 
     verb: Literal["ack", "nack", "dead_letter", "release"]
     delay: float = 0.0
     reason: str | None = None
+    traceback: str | None = None
 
 
 ACK = Outcome(verb="ack")
@@ -50,14 +62,17 @@ def before_delivery(attempt: int, max_attempts: int) -> Outcome | None:
 
 
 def after_failure(
-    error: BaseException, *, attempt: int, max_attempts: int, backoff: Backoff
+    error: BaseException, *, attempt: int, max_attempts: int, policy: RetryPolicy
 ) -> Outcome:
     """Answer an error that the handler raised on delivery number `attempt`."""
     reason = reason_of(error)
+    if isinstance(error, Snooze):
+        return Outcome(verb="release", delay=error.delay, reason=reason)
     if isinstance(error, Reject):
         return Outcome(verb="dead_letter", reason=reason)
-    if attempt >= max_attempts:
-        return Outcome(verb="dead_letter", reason=reason)
+    backoff = backoff_for(error, policy)
+    if attempt >= max_attempts or backoff is None:
+        return Outcome(verb="dead_letter", reason=reason, traceback=traceback_of(error))
     return Outcome(verb="nack", delay=delay_of(error, attempt, backoff), reason=reason)
 
 
@@ -81,6 +96,12 @@ def _asked_for(retry: Retry, now: float | None) -> float | None:
     return retry.delay
 
 
+def traceback_of(error: BaseException) -> str:
+    """Return the last lines of a traceback: those nearest to where it was raised."""
+    lines = "".join(traceback.format_exception(error))
+    return _encodable(lines[-MAX_TRACEBACK:])
+
+
 def reason_of(error: BaseException) -> str:
     """Return what is kept of an error: of an answer of the handler its reason."""
     if isinstance(error, Reject | Discard):
@@ -89,5 +110,9 @@ def reason_of(error: BaseException) -> str:
 
 
 def _printable(text: object) -> str:
-    """Shorten, and escape lone surrogates: BSON cannot hold them."""
-    return str(text)[:MAX_REASON].encode("utf-8", "backslashreplace").decode()
+    return _encodable(str(text)[:MAX_REASON])
+
+
+def _encodable(text: str) -> str:
+    """Escape lone surrogates: BSON cannot hold them."""
+    return text.encode("utf-8", "backslashreplace").decode()

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from fairlane import checks
 from fairlane.checks import MOST_AT_ONCE
 from fairlane.errors import ConfigurationError
-from fairlane.retry import Backoff
+from fairlane.retry import RetryPolicy, checked_policy
 from fairlane.worker.source import Order
 
 __all__ = ("Settings",)
@@ -26,7 +26,7 @@ class Settings:
     order: Order
     batch: int
     max_attempts: int
-    backoff: Backoff
+    backoff: RetryPolicy
     poll_interval: float
     drain_timeout: float
     signals: bool
@@ -47,7 +47,7 @@ class Settings:
         order: Order,
         batch: int,
         max_attempts: int,
-        backoff: Backoff,
+        backoff: RetryPolicy,
         poll_interval: checks.Seconds,
         drain_timeout: checks.Seconds,
         signals: bool,
@@ -62,7 +62,7 @@ class Settings:
             order=_order(order),
             batch=checks.count("batch", batch, most=MOST_AT_ONCE),
             max_attempts=checks.count("max_attempts", max_attempts),
-            backoff=_backoff(backoff),
+            backoff=checked_policy("backoff", backoff),
             poll_interval=checks.positive_seconds("poll_interval", poll_interval),
             drain_timeout=checks.seconds("drain_timeout", drain_timeout),
             signals=_flag("signals", signals),
@@ -80,12 +80,6 @@ def _worker_id(value: str | None) -> str:
 def _order(value: Order) -> Order:
     if value not in ("fair", "priority"):
         raise ConfigurationError(f'order must be "fair" or "priority", not {value!r}')
-    return value
-
-
-def _backoff(value: Backoff) -> Backoff:
-    if not isinstance(value, Backoff):
-        raise ConfigurationError(f"backoff must be a Backoff, not {value!r}")
     return value
 
 

@@ -13,7 +13,7 @@ from fairlane.checks import Seconds
 from fairlane.errors import ConfigurationError
 from fairlane.jobs import AsyncJobQueue, Jobs
 from fairlane.model import E
-from fairlane.retry import Backoff
+from fairlane.retry import Backoff, RetryPolicy
 from fairlane.worker import _signals
 from fairlane.worker._calling import Handler
 from fairlane.worker._health import Health, Vitals
@@ -40,9 +40,10 @@ class WorkerPool(Generic[E]):
 
     A handler that returns has acknowledged its message. An exception delivers the message again
     after `backoff`, on the last attempt it moves the message to the dead letters. `Retry(delay)`
-    does the same with a delay of the handler's choice; it counts as an attempt. `Reject(reason)`
-    moves the message to the dead letters at once. Deliveries whose worker died count as well, and
-    so does a handler that is cancelled, or cancels itself, while the pool is not.
+    does the same with a delay of the handler's choice; it counts as an attempt, and `Snooze(delay)`
+    does not. `Reject(reason)` moves the message to the dead letters at once. Deliveries whose
+    worker died count as well, and so does a handler that is cancelled, or cancels itself, while the
+    pool is not.
 
     While a handler works its lease is renewed every third of `visibility`. If the lease is lost, or
     cannot be renewed until a sixth of it is left, the handler is cancelled before another worker
@@ -84,7 +85,8 @@ class WorkerPool(Generic[E]):
         batch: messages of one group that a handler gets together at most, in order:
             `lease.messages`. Returning acknowledges all; see `Lease.each` for what a failure does.
         max_attempts: deliveries of one message before it moves to the dead letters.
-        backoff: seconds until a failed message is delivered again.
+        backoff: a `Backoff`, which says when a failed message is delivered again, or a dict of them
+            by exception type, in which None means the dead letters at once.
         poll_interval: seconds between two looks for work when there is none (up to a fifth
             longer). Publishes through the same source, and handlers that end, are seen at once.
         drain_timeout: seconds that running handlers may still take after `stop()`. Those left are
@@ -116,7 +118,7 @@ class WorkerPool(Generic[E]):
         lanes: None = None,
         batch: int = 1,
         max_attempts: int = 5,
-        backoff: Backoff = BACKOFF,
+        backoff: RetryPolicy = BACKOFF,
         poll_interval: Seconds = 1.0,
         drain_timeout: Seconds = 30.0,
         signals: bool = False,

@@ -18,6 +18,7 @@ __all__ = (
     "SeparateSource",
     "Source",
     "checked_source",
+    "keeps_tracebacks",
     "oddity_of",
     "problem_of",
     "takes_batches",
@@ -167,3 +168,8 @@ def oddity_of(given: object) -> str | None:
 def takes_batches(source: Source[E]) -> bool:
     """Tell whether a claim can lease several messages of a group."""
     return "batch" in inspect.signature(source.claim).parameters
+
+
+def keeps_tracebacks(source: Source[E]) -> bool:
+    """Tell whether a dead letter can say where its error was raised."""
+    return "traceback" in inspect.signature(source.dead_letter).parameters
