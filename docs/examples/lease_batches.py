@@ -8,8 +8,9 @@ async def main() -> None:
 
     # [handler]
     async def handle(lease: Lease) -> None:
-        for message in lease.each():
+        for message in lease.messages:
             print("write", message.event)
+            lease.done(message)
             if message.event == "line 5":
                 done.set()
 

@@ -1,7 +1,8 @@
-"""The values that the transport hands out. All are immutable."""
+"""The values that the transport hands out. All are immutable, but for what a lease notes of its
+handler's progress."""
 
 import asyncio
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Generic, Protocol
@@ -81,6 +82,10 @@ class LeaseSignal:
     def __init__(self, hold: Hold | None = None) -> None:
         self._hold = hold
 
+    def __reduce__(self) -> tuple[type["LeaseSignal"], tuple[()]]:
+        """Copied, or sent to another process, nobody watches over it any more."""
+        return LeaseSignal, ()
+
     def __bool__(self) -> bool:
         """Say what `is_set` says: `if lease.lost:` means what it reads like."""
         return self.is_set()
@@ -138,16 +143,17 @@ class Lease(Generic[E]):
     _seen: Seen = field(default=Seen(), repr=False)
     _progress: Progress = field(default_factory=Progress, repr=False, compare=False)
 
-    def each(self) -> Iterator[Message[E]]:
-        """Iterate over the messages; each is done when the next one is asked for.
+    def done(self, message: Message[E]) -> None:
+        """Note, in a handler of a `WorkerPool`, that this message and those before it are done.
 
-        If a handler of a `WorkerPool` fails in such a loop, the messages before the current one are
-        settled as done, the current one has failed, and those behind it are given back uncounted.
-        Without it, all messages of the lease have failed together, and are delivered again.
+        If the handler fails or is cancelled later, they are settled all the same; the next one has
+        failed, and those behind it are given back uncounted. Without it all messages of the lease
+        fail together, and are delivered again. Nothing is written before the handler has ended.
+
+        Raises:
+            ValueError: the lease has no such message.
         """
-        for message in self.messages:
-            yield message
-            self._progress.done += 1
+        self._progress.done = max(self._progress.done, self.messages.index(message) + 1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -62,13 +62,15 @@ class Product(ABC):
         return product
 
     @property
-    def separate(self) -> Callable[[], Self] | None:
+    def separate(self) -> "Callable[[], Self] | None":
         """What opens another one like this, with a client of its own, in another event loop.
 
         A `WorkerPool` renews leases through it. None where the client cannot be copied (in-process
         fakes).
         """
-        return self._site.separate(type(self)._owning)
+        # Not what an application has made of it, which may be opened otherwise.
+        product: Any = next(each for each in type(self).__mro__ if Product in each.__bases__)
+        return self._site.separate(product._owning)
 
     async def __aenter__(self) -> Self:
         await self._site.ready()

@@ -236,3 +236,19 @@ async def test_release_of_a_part_may_wait(
     clock.advance(10)
     lease = await claim()
     assert (lease.event, lease.attempt) == (3, 1)
+
+
+async def test_next_batch_is_read_by_as_many_commands_as_the_first(
+    transport: Transport, command_log: Any
+) -> None:
+    """The lock still names what the last ack has settled, and no document of it is left."""
+    if not transport._store.driver.has_lookup:
+        pytest.skip("joins nothing")
+    await transport.publish_many([("h", number) for number in range(9)])
+    command_log.take()
+    first = await transport.claim_many("w1", 9, batch=3)
+    commands = command_log.take()
+    await transport.ack_many(first)
+    command_log.take()
+    assert [len(lease.messages) for lease in await transport.claim_many("w1", 9, batch=3)] == [2, 3]
+    assert len(command_log.take()) == len(commands)

@@ -36,7 +36,7 @@ class Floor:
         self.inside[lease.group_id] += 1
         self.most_in_a_group = max(self.most_in_a_group, self.inside[lease.group_id])
         await asyncio.sleep(0)
-        for message in lease.each():
+        for message in lease.messages:
             self.handled.setdefault(lease.group_id, []).append(message.event)
         self.inside[lease.group_id] -= 1
 

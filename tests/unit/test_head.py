@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from fairlane.transport._head import head_limit, judge
+from fairlane.transport._head import head_limit, is_enough, judge
 
 
 def documents(*seqs: int) -> list[dict[str, Any]]:
@@ -96,3 +96,22 @@ def test_judgement_is_that_of_somebody_who_sees_the_whole_group(
         deletable = {document["_id"] for document in judged.deletable}
         assert set(group).intersection(done) <= {*deletable, *judged.undeleted}
         assert deletable <= set(group).intersection(done)
+
+
+@pytest.mark.parametrize("stored", range(9))
+@pytest.mark.parametrize("done", [[], [2], [1, 2], [2, 5], [3, 4, 6], [1, 2, 3, 4]])
+@pytest.mark.parametrize("batch", [1, 3])
+@pytest.mark.parametrize("limit", range(1, 8))
+def test_what_is_enough_is_judged_as_if_the_whole_group_were_seen(
+    stored: int, done: list[int], batch: int, limit: int
+) -> None:
+    group = list(range(1, 1 + stored))
+    seen = documents(*group[:limit])
+    if not is_enough(seen, done, batch, limit):
+        return
+    judged = judge(seen, done, batch, limit)
+    live = [seq for seq in group if seq not in done]
+    assert judged.messages == tuple(documents(*live[:batch]))
+    assert judged.is_last == (len(live) <= batch)
+    deletable = {document["_id"] for document in judged.deletable}
+    assert set(group).intersection(done) <= {*deletable, *judged.undeleted}

@@ -4,7 +4,7 @@ from typing import Any
 
 import anyio
 import pytest
-from worker_fakes import FakeSource, Record, in_virtual_time
+from worker_fakes import FakeSource, Record, handled, in_virtual_time
 
 from fairlane.errors import ConfigurationError
 from fairlane.model import Lease, Message
@@ -81,21 +81,17 @@ async def test_pool_asks_for_so_many_messages_of_a_group() -> None:
 @in_virtual_time
 async def test_return_acknowledges_all() -> None:
     source = BatchSource()
-
-    async def handle(lease: Lease[Any]) -> None:
-        for _ in lease.each():
-            await anyio.sleep(1)
-
-    record = await worked_off(source, handle, "acked")
+    record = await worked_off(source, handled, "acked")
     assert source.settled == [("ack",)]
     assert [event.messages for event in record.events] == [4, 4]
 
 
 def failing_at(seq: int, error: Exception) -> Any:
     async def handle(lease: Lease[Any]) -> None:
-        for message in lease.each():
+        for message in lease.messages:
             if message.seq == seq:
                 raise error
+            lease.done(message)
 
     return handle
 
@@ -119,7 +115,7 @@ async def test_message_that_is_rejected_goes_alone() -> None:
 
 
 @in_virtual_time
-async def test_failure_outside_of_the_loop_is_that_of_all() -> None:
+async def test_failure_of_a_handler_that_notes_nothing_is_that_of_all() -> None:
     source = BatchSource()
 
     async def handle(_: Lease[Any]) -> None:
@@ -130,12 +126,25 @@ async def test_failure_outside_of_the_loop_is_that_of_all() -> None:
 
 
 @in_virtual_time
-async def test_failure_behind_the_loop_is_that_of_the_last_message() -> None:
+async def test_failure_when_all_messages_are_done_is_an_ack() -> None:
     source = BatchSource()
 
     async def handle(lease: Lease[Any]) -> None:
-        for _ in lease.each():
-            pass
+        lease.done(lease.messages[-1])
+        raise ValueError("too late")
+
+    record = await worked_off(source, handle, "acked")
+    assert source.settled == [("ack",)]
+    assert record.kinds == ["claimed", "handler_failed", "acked"]
+
+
+@in_virtual_time
+async def test_message_that_is_done_stays_done_when_an_earlier_one_is() -> None:
+    source = BatchSource()
+
+    async def handle(lease: Lease[Any]) -> None:
+        lease.done(lease.messages[2])
+        lease.done(lease.messages[0])
         raise Retry(1)
 
     await worked_off(source, handle, "nacked")
@@ -154,9 +163,8 @@ async def test_shutdown_in_the_middle_settles_what_is_done() -> None:
     source, record = BatchSource(), Record()
 
     async def handle(lease: Lease[Any]) -> None:
-        for message in lease.each():
-            if message.seq == 3:
-                await anyio.sleep_forever()
+        lease.done(lease.messages[1])
+        await anyio.sleep_forever()
 
     async with WorkerPool(source, handle, batch=4, drain_timeout=0, on_event=record):
         await record.until("claimed")
@@ -180,5 +188,11 @@ def test_bad_batch_is_refused_by_its_name(batch: Any) -> None:
 
 
 def test_source_that_knows_no_batches_is_refused() -> None:
-    with pytest.raises(ConfigurationError, match=r"FakeSource.claim has no batch="):
+    with pytest.raises(ConfigurationError, match="FakeSource have no batch="):
         WorkerPool(FakeSource(), failing_at(1, Retry()), batch=2)
+
+
+def test_single_attempt_is_refused_with_batches() -> None:
+    """A death is charged to the first message, which may be innocent."""
+    with pytest.raises(ConfigurationError, match="max_attempts must be 2 at least"):
+        WorkerPool(BatchSource(), handled, batch=2, max_attempts=1)

@@ -8,6 +8,7 @@ from contextlib import suppress
 from typing import Any
 
 import anyio
+import anyio.lowlevel
 import pytest
 from worker_fakes import FakeSource, Record
 
@@ -28,10 +29,15 @@ class Spare:
         self.closed_in: list[int] = []
         self.error: Exception | None = None
         self.is_lost = False
+        self.opening_takes = 0.0
         self.renewals = 0
 
     def open(self) -> "Spare":
         self.opened_in.append(threading.get_ident())
+        return self
+
+    async def __aenter__(self) -> "Spare":
+        await anyio.sleep(self.opening_takes)
         return self
 
     async def extend_many(
@@ -235,3 +241,59 @@ async def test_cancellation_at_any_tick_ends_the_thread(source: SpareSource, tic
         await asyncio.to_thread(thread.join, 5)
     assert not source.leased
     assert len(source.spare.closed_in) == len(source.spare.opened_in)
+
+
+async def test_opening_may_take_longer_than_a_renewal(source: SpareSource) -> None:
+    source.spare.opening_takes = VISIBILITY / 4  # a renewal is given a sixth
+    record = Record()
+    async with pool(source, blocking, record):
+        await record.until("acked")
+    assert record.kinds == ["claimed", "acked"]
+
+
+async def test_renewals_go_on_in_the_loop_when_their_thread_dies(
+    source: SpareSource, caplog: pytest.LogCaptureFixture
+) -> None:
+    def die() -> Spare:
+        raise SystemExit
+
+    source.spare.open = die  # type: ignore[method-assign]
+    record = Record()
+
+    async def handle(_: object) -> None:
+        await anyio.sleep(BLOCKED)
+
+    async with pool(source, handle, record):
+        await record.until("acked")
+    assert source.calls["extend"] >= 2
+    assert "the thread of the renewals has died" in caplog.text
+
+
+async def test_loop_that_stands_still_for_ever_loses_its_leases(
+    source: SpareSource, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fairlane.worker._blocking.WEDGED", 1)
+    record, renewals = Record(), list[int]()
+
+    async def handle(_: object) -> None:
+        time.sleep(4 * VISIBILITY)  # noqa: ASYNC251 - a deadlock
+        renewals.append(source.spare.renewals)
+        await anyio.sleep(0)
+
+    async with pool(source, handle, record):
+        await record.until("lease_lost")
+    assert renewals[0] <= 6  # of eleven
+
+
+async def test_refused_lease_that_cannot_be_judged_is_not_renewed_for_ever(
+    source: SpareSource, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise RuntimeError("a fault of the pool")
+
+    monkeypatch.setattr("fairlane.worker._messages.before_delivery", fail)
+    record = Record()
+    async with pool(source, blocking, record, poll_interval=60):
+        await record.until("nacked")
+        await anyio.sleep(VISIBILITY)
+    assert source.spare.renewals == 0

@@ -6,7 +6,7 @@ from itertools import takewhile
 
 from fairlane.driver import Document
 
-__all__ = ("Head", "head_limit", "judge")
+__all__ = ("Head", "head_limit", "is_enough", "judge")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,14 +31,22 @@ def head_limit(done: Sequence[int], batch: int = 1) -> int:
     return len(done) + batch + 1
 
 
-def judge(documents: Sequence[Document], done: Sequence[int], batch: int = 1) -> Head:
-    """Judge the group's first `head_limit(done, batch)` documents, in order of `_id`.
+def is_enough(documents: Sequence[Document], done: Sequence[int], batch: int, limit: int) -> bool:
+    """Tell whether a group's first `limit` documents, or all it has, tell what is to be known."""
+    live = sum(document["_id"] not in done for document in documents)
+    return len(documents) < limit or live > batch
+
+
+def judge(
+    documents: Sequence[Document], done: Sequence[int], batch: int = 1, limit: int | None = None
+) -> Head:
+    """Judge a group's first documents, `limit` at most, in order of `_id`: `is_enough` of them.
 
     A settled message is gone for sure if it is not among them and they are all there are or reach
     past it. A late publish can still be inserted before one that was not seen.
     """
     seqs = [int(document["_id"]) for document in documents]
-    is_complete = len(documents) < head_limit(done, batch)
+    is_complete = len(documents) < (head_limit(done, batch) if limit is None else limit)
     live = [document for document in documents if document["_id"] not in done]
     delivered = _batched(live[:batch])
     return Head(

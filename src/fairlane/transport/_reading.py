@@ -1,11 +1,13 @@
 """Read what a claim needs to know of the group that it has leased: its front and its floor."""
 
+from dataclasses import dataclass
+
 from bson.errors import InvalidBSON
 from pymongo.errors import OperationFailure
 
 from fairlane import schema
 from fairlane.driver import Document
-from fairlane.transport._head import Head, head_limit, judge
+from fairlane.transport._head import Head, head_limit, is_enough, judge
 from fairlane.transport._store import Store
 
 __all__ = ("GroupReader",)
@@ -20,6 +22,15 @@ FRONT = 2
 ack may have left over, and one that tells "more"."""
 
 
+@dataclass(frozen=True, slots=True)
+class Joined:
+    """The first `limit` documents of a group, read together with its lock, and its floor."""
+
+    documents: list[Document]
+    floor: Document | None
+    limit: int
+
+
 class GroupReader:
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -30,16 +41,18 @@ class GroupReader:
         Of a message that came before not more than itself is delivered: if it kills its worker, no
         other one shall be charged for it.
         """
+        joined = self._joined_front(group, batch)
         batch = 1 if group["attempts"] > 1 else batch
         done = group.get("done") or []
-        limit = head_limit(done, batch)
+        if joined is not None and is_enough(joined.documents, done, batch, joined.limit):
+            return judge(joined.documents, done, batch, joined.limit), _number(joined.floor)
         try:
-            documents, floor = await self._front(group, limit, batch)
+            documents, floor = await self._front(group, head_limit(done, batch))
         except InvalidBSON:
             # Ids always decode; the head is then read alone, so that only a bad head is refused.
-            documents = await self._find(group, limit, PART)
+            documents = await self._find(group, head_limit(done, batch), PART)
             floor = await self._store.counters.find_one({"_id": schema.floor_id(group["_id"])})
-        return judge(documents, done, batch), None if floor is None else floor["n"]
+        return judge(documents, done, batch), _number(floor)
 
     async def read_back(self, batch: int, taken: Document) -> Document | None:
         """Read the lock that an update has leased, as `read_back_all` does.
@@ -73,15 +86,17 @@ class GroupReader:
                 pass  # something cannot be decoded, or is too large together with the rest
         return await store.locks.find(taken, sort=IN_ORDER, limit=0)
 
-    async def _front(
-        self, group: Document, limit: int, batch: int
-    ) -> tuple[list[Document], Document | None]:
+    def _joined_front(self, group: Document, batch: int) -> "Joined | None":
+        """Take what was read together with the lock; None if that is not all there is to know."""
         first, front = group.pop("first", ()), group.pop("front", None)
         floor = group.pop("floor", None)
-        if front is not None and limit <= FRONT + batch and (floor or not _has_unread_floor(group)):
-            whole = {message["_id"]: message for message in first}
-            documents = [whole.get(message["_id"], message) for message in front[:limit]]
-            return documents, floor[0] if floor else None
+        if front is None or not (floor or not _has_unread_floor(group)):
+            return None
+        whole = {message["_id"]: message for message in first}
+        documents = [whole.get(message["_id"], message) for message in front]
+        return Joined(documents, floor[0] if floor else None, limit=FRONT + batch)
+
+    async def _front(self, group: Document, limit: int) -> tuple[list[Document], Document | None]:
         if "is_new" not in group:
             return await self._find(group, limit), None
         return await self._store.driver.find_and_one(
@@ -99,6 +114,10 @@ class GroupReader:
         return await self._store.messages.find(
             {"group_id": group["_id"]}, sort=IN_ORDER, limit=limit, fields=fields
         )
+
+
+def _number(floor: Document | None) -> int | None:
+    return None if floor is None else floor["n"]
 
 
 def _has_unread_floor(group: Document) -> bool:

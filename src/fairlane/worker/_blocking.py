@@ -14,12 +14,15 @@ from anyio.abc import TaskGroup
 from fairlane.worker._held import Held
 from fairlane.worker._loops import in_loop, in_this_loop
 
-__all__ = ("OtherLoop", "OwnLoop", "ThisLoop", "Watch")
+__all__ = ("LoopItself", "OtherLoop", "ThisLoop", "Watch")
 
 logger = logging.getLogger(__name__)
 
 TOLERANCE = 0.1
 """Seconds by which something may be late without being worth a line."""
+
+WEDGED = 10
+"""So many visibilities without an answer are the end of renewals."""
 
 ADVICE = "make a handler that blocks a plain function (`def`), which runs in a thread"
 
@@ -29,9 +32,13 @@ class Watch(Protocol):
         """A renewal was due then."""
         ...
 
+    def is_wedged(self, held: Held[Any]) -> bool:
+        """Whether the loop has stood still for so long that nobody should keep its leases."""
+        ...
 
-class OwnLoop:
-    """Watches the loop that it runs in itself: it sees afterwards that time went by."""
+
+class LoopItself:
+    """Watches the loop that it runs in: it sees afterwards that time went by."""
 
     def __init__(self) -> None:
         self._blocked_until = 0.0
@@ -47,6 +54,9 @@ class OwnLoop:
             *(now - due, ADVICE),
             extra=held.log_extra,
         )
+
+    def is_wedged(self, held: Held[Any]) -> bool:
+        return False  # it is running
 
 
 class ThisLoop:
@@ -79,31 +89,37 @@ class OtherLoop:
     def __init__(self, watched: ThisLoop, group: TaskGroup) -> None:
         self._watched = watched
         self._group = group
-        self._is_asking = False
+        self._asked_at: float | None = None
 
     def note(self, due: float, held: Held[Any]) -> None:
-        if not self._is_asking:
-            self._is_asking = True
-            self._group.start_soon(self._ask, held)
+        if self._asked_at is None:
+            self._asked_at = anyio.current_time()
+            self._group.start_soon(self._ask, self._asked_at, held)
 
-    async def _ask(self, held: Held[Any]) -> None:
-        answered, asked_at = anyio.Event(), anyio.current_time()
+    def is_wedged(self, held: Held[Any]) -> bool:
+        """A deadlock, or an endless loop: somebody else has to have its work some time."""
+        if self._asked_at is None:
+            return False
+        return anyio.current_time() - self._asked_at > WEDGED * held.visibility
+
+    async def _ask(self, asked_at: float, held: Held[Any]) -> None:
+        answered = anyio.Event()
         in_loop(self._watched.loop, in_this_loop(answered.set))()
         try:
             with anyio.move_on_after(_tolerance(held)):
                 await answered.wait()
                 return
-            seconds = anyio.current_time() - asked_at
             logger.warning(
                 "the event loop has been blocked for %.1f s or longer by %s; leases are renewed "
-                "all the same, but nothing else goes on: %s",
-                *(seconds, self._watched.at_work, ADVICE),
+                "for up to %g s, but nothing else goes on: %s",
+                *(anyio.current_time() - asked_at, self._watched.at_work),
+                *(WEDGED * held.visibility, ADVICE),
             )
             await answered.wait()
             seconds = anyio.current_time() - asked_at
             logger.warning("the event loop was blocked for %.1f s or longer, and goes on", seconds)
         finally:
-            self._is_asking = False
+            self._asked_at = None
 
 
 def _tolerance(held: Held[Any]) -> float:

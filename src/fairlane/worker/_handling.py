@@ -53,8 +53,8 @@ class Handling(Generic[W]):
 
     async def handle(self, held: Held[W]) -> None:
         """Deliver and settle. Cancelled, it gives the lease back unless the handler has ended."""
-        refusal = self._source.refusal(held.work)
         try:
+            refusal = self._source.refusal(held.work)
             if refusal is not None:
                 held.outcome = refusal
             else:
@@ -122,7 +122,8 @@ class HandlersHold(Generic[W]):
 
     @property
     def is_lost(self) -> bool:
-        return self._held.lost is not None or self._loop.time() >= self._held.give_up_at
+        held = self._held
+        return held.is_gone or held.lost is not None or self._loop.time() >= held.give_up_at
 
     async def until_lost(self) -> None:
         await self._held.was_lost.wait()

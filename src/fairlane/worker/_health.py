@@ -42,7 +42,7 @@ class Vitals:
         self._polls = 0
         self._waits_since = 0.0
         self._phase: Literal["stopped", "running", "draining"] = "stopped"
-        self._failing: frozenset[str] = frozenset()
+        self._failing: set[str] = set()  # renewals add to it from a thread of their own
         self._polled: tuple[datetime, float] | None = None
         self._running = 0
         self._leased = 0
@@ -53,7 +53,7 @@ class Vitals:
         return self._polled is not None
 
     def start(self) -> None:
-        self._phase, self._failing, self._polled = "running", frozenset(), None
+        self._phase, self._failing, self._polled = "running", set(), None
 
     def drain(self) -> None:
         self._phase = "draining"
@@ -75,10 +75,10 @@ class Vitals:
         self._polled = datetime.now(UTC), self._waits_since
 
     def fail(self, what: str) -> None:
-        self._failing |= {what}
+        self._failing.add(what)
 
     def recover(self, what: str) -> None:
-        self._failing -= {what}
+        self._failing.discard(what)
 
     @contextmanager
     def running(self) -> Iterator[None]:

@@ -37,6 +37,7 @@ class Held(Generic[W]):
         working: the scope of its handler.
         has_ended: whether its handler has ended, so that a loss can harm nothing any more.
         is_over: set when it has been settled: nothing is to be renewed any more.
+        is_gone: set when a renewal was refused.
         thread: where a plain function works on the message; it cannot be stopped.
     """
 
@@ -53,6 +54,7 @@ class Held(Generic[W]):
         self.working = anyio.CancelScope()
         self.has_ended = False
         self.is_over = False
+        self.is_gone = False
         self.thread: ThreadCall | None = None
         self._loop = asyncio.get_running_loop()
         self._guard: asyncio.TimerHandle | None = None

@@ -88,6 +88,10 @@ class LeasedJob:
         return self.job.epoch
 
     @property
+    def origin(self) -> object:
+        return None
+
+    @property
     def name(self) -> str:
         return f"job {self.job.id} of type {self.job.type!r}"
 
@@ -281,7 +285,7 @@ def _separate(opens: Callable[[], Renewing]) -> Separate[LeasedJob]:
             for work, job in zip(works, extended, strict=True)
         ]
 
-    return Separate(extend, queue.close)
+    return Separate(queue.__aenter__, extend, queue.close)
 
 
 async def _asked(on_error: Hook, error: BaseException, context: JobContext) -> Answer | None:

@@ -9,7 +9,7 @@ from fairlane.checks import is_async
 from fairlane.model import E, Lease, LeaseSignal, Progress
 from fairlane.retry import Reject, Retry, Snooze
 from fairlane.worker._calling import Handler
-from fairlane.worker._outcome import ACK, Outcome, after_failure, before_delivery
+from fairlane.worker._outcome import ACK, Outcome, after_failure, before_delivery, reason_of
 from fairlane.worker._settings import Settings
 from fairlane.worker._work import Chore, Hold, Separate
 from fairlane.worker.events import EventKind
@@ -37,8 +37,13 @@ class LeasedMessage(Generic[E]):
 
     @property
     def done(self) -> int:
-        """How many messages the handler has finished. If it fails behind all, the last one has."""
-        return min(self.progress.done, max(0, len(self.lease.messages) - 1))
+        """How many messages the handler has finished, if it has not finished all."""
+        return self.progress.done if self.progress.done < len(self.lease.messages) else 0
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the handler has said of all messages that they are done."""
+        return 0 < len(self.lease.messages) <= self.progress.done
 
     @property
     def token(self) -> str:
@@ -52,6 +57,10 @@ class LeasedMessage(Generic[E]):
     @property
     def epoch(self) -> int:
         return self.lease.epoch
+
+    @property
+    def origin(self) -> object:
+        return None
 
     @property
     def name(self) -> str:
@@ -124,6 +133,8 @@ class Messages(Generic[E]):
         return ACK
 
     async def judge(self, work: LeasedMessage[E], error: BaseException) -> Outcome:
+        if work.is_done:
+            return Outcome(verb="ack", reason=reason_of(error))
         return after_failure(
             error,
             attempt=work.attempt,
@@ -137,7 +148,7 @@ class Messages(Generic[E]):
     async def settle(self, work: LeasedMessage[E], outcome: Outcome) -> bool:
         # A source of an application's own need not know what it is never told.
         lease, part = work.lease, _told(done=work.done)
-        if outcome.verb == "ack":
+        if outcome.verb == "ack" or work.is_done:
             return await self._source.ack(lease)
         if outcome.verb == "nack":
             return await self._source.nack(lease, outcome.delay, error=outcome.reason, **part)
@@ -178,4 +189,4 @@ def _separate(opens: Callable[[], SeparateSource[E]]) -> Separate[LeasedMessage[
             for work, lease in zip(works, extended, strict=True)
         ]
 
-    return Separate(extend, source.close)
+    return Separate(source.__aenter__, extend, source.close)

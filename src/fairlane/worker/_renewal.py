@@ -2,6 +2,7 @@
 
 import logging
 import math
+import threading
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from itertools import count
@@ -11,7 +12,7 @@ import anyio
 
 from fairlane.errors import LeaseLost
 from fairlane.retry import Backoff
-from fairlane.worker._blocking import OwnLoop, Watch
+from fairlane.worker._blocking import LoopItself, Watch
 from fairlane.worker._cancellation import contained
 from fairlane.worker._health import Vitals
 from fairlane.worker._held import Held
@@ -40,29 +41,32 @@ class Renewals(Generic[W]):
 
     def __init__(self, vitals: Vitals) -> None:
         self._vitals = vitals
-        # To other threads each use of a dict below is one step.
+        self._lock = threading.Lock()  # for what follows
         self._waiting: dict[Held[W], float] = {}
+        self._failing: set[str] = set()  # tokens of leases
         self._looks_at = math.inf
         self._look_now: Callable[[], None] = lambda: None
-        self._failing: set[str] = set()  # tokens of leases
-        self.own_loop = OwnLoop()
+        self.loop_itself = LoopItself()
 
     def add(self, held: Held[W]) -> None:
         """Renew from the next third of the visibility on, until the lease `is_over`."""
         due = max(held.renew_at, held.taken_at)
-        self._waiting[held] = due
-        # Race: it is discarded in another thread while this adds it again. One of both sees that.
-        if held.is_over:
-            self._waiting.pop(held, None)
-        elif due < self._looks_at:
+        with self._lock:
+            # Race: it is discarded while the other thread adds it again.
+            if held.is_over:
+                return
+            self._waiting[held] = due
+            is_early = due < self._looks_at
+        if is_early:
             self._look_now()
 
     def discard(self, held: Held[W]) -> None:
-        held.is_over = True
-        due = self._waiting.pop(held, None)
+        with self._lock:
+            held.is_over = True
+            due = self._waiting.pop(held, None)
         if due is not None:  # a handler that blocked the loop up to its end
-            self.own_loop.note(due, held)
-        self._end_of_trouble(held)
+            self.loop_itself.note(due, held)
+        self._end_of_trouble([held])
 
     async def run_singly(self, extend: Callable[[W, float], Awaitable[W]]) -> None:
         """Renew each lease by itself, in the event loop of the handlers, until cancelled."""
@@ -73,45 +77,59 @@ class Renewals(Generic[W]):
             except LeaseLost:
                 return [None]
 
-        await self.run(extend_many, self.own_loop, together=1)
+        await self.run(extend_many, self.loop_itself, together=1)
 
     async def run(self, extend: ExtendMany[W], watch: Watch, *, together: int = TOGETHER) -> None:
         """Renew until cancelled, so many leases together at most."""
         async with anyio.create_task_group() as group:
             while True:
                 wake = anyio.Event()
-                self._look_now = in_this_loop(wake.set)
-                # Race: a lease is added while this looks. What the look misses is due before
-                # infinity, and wakes.
-                self._looks_at = math.inf
+                with self._lock:
+                    # What is added from here on, while this looks, is due before infinity, and
+                    # wakes.
+                    self._looks_at, self._look_now = math.inf, in_this_loop(wake.set)
                 for batch in self._take_due(together, watch):
                     group.start_soon(self._keep, batch, extend)
-                self._looks_at = min(tuple(self._waiting.values()), default=math.inf)
+                with self._lock:
+                    self._looks_at = min(self._waiting.values(), default=math.inf)
                 with anyio.CancelScope(deadline=self._looks_at):
                     await wake.wait()
 
     def _take_due(self, together: int, watch: Watch) -> Iterator[list[Held[W]]]:
-        """Take the leases that are due, and those that will be soon, in batches of one length."""
+        """Take the leases that are due, and those that will be soon, in batches of one kind."""
         now = anyio.current_time()
-        by_visibility = defaultdict[float, list[Held[W]]](list)
-        for held, due in tuple(self._waiting.items()):
-            if due > now + held.visibility * SOON or self._waiting.pop(held, None) is None:
+        with self._lock:
+            due = [
+                (held, at)
+                for held, at in self._waiting.items()
+                if at <= now + held.visibility * SOON
+            ]
+            for held, _ in due:
+                del self._waiting[held]
+        alike = defaultdict[tuple[float, object], list[Held[W]]](list)
+        for held, at in due:
+            watch.note(at, held)
+            if watch.is_wedged(held):
                 continue
-            watch.note(due, held)
             if held.renew_at > now + held.visibility * SOON:  # its handler has extended it
                 self.add(held)
             else:
-                by_visibility[held.visibility].append(held)
-        for batch in by_visibility.values():
+                alike[held.visibility, held.work.origin].append(held)
+        for batch in alike.values():
             yield from (batch[at : at + together] for at in range(0, len(batch), together))
 
     async def _keep(self, batch: Sequence[Held[W]], extend: ExtendMany[W]) -> None:
-        """Renew until it is answered; then let each wait for its next turn."""
-        for attempt in count(1):
-            batch = [held for held in batch if not held.is_over]
-            if not batch or await self._try_once(batch, extend):
-                return
-            await anyio.sleep(min(PAUSE.delay(attempt), batch[0].visibility / 12))
+        """Renew until it is answered; then, or if this fails, let each wait for its next turn."""
+        try:
+            for attempt in count(1):
+                batch = [held for held in batch if not held.is_over]
+                if not batch or await self._try_once(batch, extend):
+                    return
+                await anyio.sleep(min(PAUSE.delay(attempt), batch[0].visibility / 12))
+        finally:
+            for held in batch:
+                if not held.is_gone:
+                    self.add(held)
 
     async def _try_once(self, batch: Sequence[Held[W]], extend: ExtendMany[W]) -> bool:
         asked_at, visibility = anyio.current_time(), batch[0].visibility
@@ -119,11 +137,10 @@ class Renewals(Generic[W]):
             # A reply that never comes must leave time for a second try.
             limit = visibility / 6
             with anyio.move_on_after(limit):
-                works = [held.work for held in batch]
-                for held, work in zip(
-                    batch, await contained(extend(works, visibility)), strict=True
-                ):
-                    self._answered(held, work, asked_at)
+                works = await contained(extend([held.work for held in batch], visibility))
+                for held, work in zip(batch, works, strict=True):
+                    _tell(held, work, asked_at)
+                self._end_of_trouble(batch)
                 return True
         except Exception as error:
             self._note_trouble(batch, error)
@@ -131,23 +148,16 @@ class Renewals(Generic[W]):
             self._note_trouble(batch, TimeoutError(f"no answer within {limit:g} s"))
         return False
 
-    def _answered(self, held: Held[W], work: W | None, asked_at: float) -> None:
-        self._end_of_trouble(held)
-        if work is None:
-            held.take_away_soon(
-                "somebody else has it, or the handler settled it itself, which the pool does"
-            )
-            return
-        held.renewed(work, held.visibility, asked_at=asked_at)
-        self.add(held)
-
     def _note_trouble(self, batch: Sequence[Held[W]], error: Exception) -> None:
         """With all slots taken nothing is claimed, and only renewals can tell of an outage."""
-        news = [each for each in batch if not each.is_over and each.work.token not in self._failing]
-        if not news:
-            return
-        self._failing.update(each.work.token for each in news)
-        self._vitals.fail("renewing")
+        with self._lock:
+            news = [
+                held for held in batch if not held.is_over and held.work.token not in self._failing
+            ]
+            if not news:
+                return
+            self._failing.update(held.work.token for held in news)
+            self._vitals.fail("renewing")
         first, *others = news
         logger.warning(
             "cannot renew the lease on %s%s, trying on: %r",
@@ -157,7 +167,21 @@ class Renewals(Generic[W]):
             extra=first.log_extra,
         )
 
-    def _end_of_trouble(self, held: Held[W]) -> None:
-        self._failing.discard(held.work.token)
-        if not self._failing:
-            self._vitals.recover("renewing")
+    def _end_of_trouble(self, batch: Sequence[Held[W]]) -> None:
+        with self._lock:
+            if not self._failing:
+                return
+            self._failing.difference_update(held.work.token for held in batch)
+            if not self._failing:
+                self._vitals.recover("renewing")
+
+
+def _tell(held: Held[W], work: W | None, asked_at: float) -> None:
+    """Tell of a renewal; None for a lease that is lost."""
+    if work is not None:
+        held.renewed(work, held.visibility, asked_at=asked_at)
+        return
+    held.is_gone = True
+    held.take_away_soon(
+        "somebody else has it, or the handler settled it itself, which the pool does"
+    )

@@ -3,13 +3,16 @@
 import asyncio
 import logging
 import threading
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Generic
 
 import anyio
+from anyio.abc import TaskGroup
 
+from fairlane.errors import describe
 from fairlane.worker._blocking import OtherLoop, ThisLoop
+from fairlane.worker._cancellation import contained
 from fairlane.worker._loops import in_loop
 from fairlane.worker._renewal import Renewals
 from fairlane.worker._work import Separate, W, WorkSource
@@ -27,15 +30,27 @@ RESTART_SECONDS = 1.0
 @asynccontextmanager
 async def renewing(renewals: Renewals[W], source: WorkSource[W]) -> AsyncIterator[None]:
     """Renew meanwhile; in the loop of the handlers only if the source has no other connection."""
-    separate = source.separate
-    if separate is not None:
-        async with _in_thread(RenewalThread(renewals, separate)):
-            yield
-        return
     async with anyio.create_task_group() as group:
-        group.start_soon(renewals.run_singly, source.extend)
-        yield
+        if source.separate is None:
+            group.start_soon(renewals.run_singly, source.extend)
+            yield
+        else:
+            thread = RenewalThread(renewals, source.separate)
+            async with _at_work(thread):
+                group.start_soon(_stand_in, thread, renewals, source)
+                yield
         group.cancel_scope.cancel()
+
+
+async def _stand_in(
+    thread: "RenewalThread[W]", renewals: Renewals[W], source: WorkSource[W]
+) -> None:
+    """Renew here if the thread ends before it is told to."""
+    await thread.ended.wait()
+    if thread.is_stopping:
+        return
+    logger.error("the thread of the renewals has died; they go on in the loop of the handlers")
+    await renewals.run_singly(source.extend)
 
 
 class RenewalThread(Generic[W]):
@@ -44,7 +59,7 @@ class RenewalThread(Generic[W]):
         self._separate = separate
         self._handlers = ThisLoop()
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._is_stopping = False
+        self.is_stopping = False
         self.ended = anyio.Event()
 
     def start(self) -> None:
@@ -53,7 +68,7 @@ class RenewalThread(Generic[W]):
 
     def stop(self) -> None:
         # Race: the thread begins just now. It sees this, or has a loop by now.
-        self._is_stopping = True
+        self.is_stopping = True
         if self._loop is not None:
             in_loop(self._loop, self._stopped.set)()
 
@@ -63,16 +78,18 @@ class RenewalThread(Generic[W]):
         try:
             with asyncio.Runner(loop_factory=kind) as runner:
                 runner.run(self._main())
+        except BaseException:  # whatever it is, the loop of the handlers stands in
+            logger.exception("the thread of the renewals ends")
         finally:
             in_loop(self._handlers.loop, self.ended.set)()
 
     async def _main(self) -> None:
         self._stopped = anyio.Event()
         self._loop = asyncio.get_running_loop()
-        while not self._is_stopping:
+        while not self.is_stopping:
             try:
                 await self._renew_until_stopped()
-            except Exception:  # no lease may be lost by a fault in here
+            except Exception:
                 logger.exception("the renewals begin again in %g s", RESTART_SECONDS)
                 await anyio.sleep(RESTART_SECONDS)
 
@@ -81,7 +98,8 @@ class RenewalThread(Generic[W]):
         try:
             async with anyio.create_task_group() as group:
                 watch = OtherLoop(self._handlers, group)
-                group.start_soon(self._renewals.run, separate.extend_many, watch)
+                extend = Opened(separate, group).extend_many
+                group.start_soon(self._renewals.run, extend, watch)
                 await self._stopped.wait()
                 group.cancel_scope.cancel()
         finally:
@@ -89,8 +107,32 @@ class RenewalThread(Generic[W]):
                 await separate.close()
 
 
+class Opened(Generic[W]):
+    """Opens the connections at the first renewal, in a task that outlives the time it may take."""
+
+    def __init__(self, separate: Separate[W], group: TaskGroup) -> None:
+        self._separate = separate
+        self._group = group
+        self._opening: anyio.Event | None = None
+
+    async def extend_many(self, works: Sequence[W], seconds: float) -> Sequence[W | None]:
+        if self._opening is None:
+            self._opening = anyio.Event()
+            self._group.start_soon(self._open, self._opening)
+        await self._opening.wait()
+        return await self._separate.extend_many(works, seconds)
+
+    async def _open(self, opening: anyio.Event) -> None:
+        try:
+            await contained(self._separate.open())
+        except Exception as error:  # it comes again with the renewal itself
+            logger.debug("no connection for renewals: %s", describe(error, 300))
+        finally:
+            opening.set()
+
+
 @asynccontextmanager
-async def _in_thread(thread: RenewalThread[W]) -> AsyncIterator[None]:
+async def _at_work(thread: RenewalThread[W]) -> AsyncIterator[None]:
     thread.start()
     try:
         yield

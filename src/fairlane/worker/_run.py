@@ -121,6 +121,7 @@ class Run(Generic[W]):
         except Exception:  # one message must not take the others down with it
             logger.exception("a lease was dropped by a fault of the pool or the source")
         finally:
+            self._renewals.discard(held)
             self._source.let_go(held.work)
             self._fetching.free_slot()
 

@@ -67,7 +67,14 @@ def _of_part(source: Any, handler: Any, *, settings: Settings, hooks: JobHooks) 
         return lambda: JobSource(queue.working_side(), tuple(jobs), settings, hooks)
     checked_source(source)
     if settings.batch > 1 and not takes_batches(source):
-        raise ConfigurationError(f"batch must be 1: {_named(source)}.claim has no batch=")
+        raise ConfigurationError(
+            f"batch must be 1: claims and settlements of {_named(source)} have no batch= and done="
+        )
+    if settings.batch > 1 and settings.max_attempts == 1:
+        raise ConfigurationError(
+            "with a batch max_attempts must be 2 at least: the death of a worker is charged to the "
+            "first message of its batch, whichever of them caused it"
+        )
     messages: Messages[Any] = Messages(source, checked_handler(handler), settings)
     return lambda: messages
 

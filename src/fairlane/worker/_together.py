@@ -1,7 +1,7 @@
 """Several sources of work in one pool: each claim asks them in turn, beginning with another one."""
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import count
@@ -10,8 +10,7 @@ from typing import Any
 import anyio
 
 from fairlane.errors import describe
-from fairlane.shield import DEADLINE
-from fairlane.worker._outcome import RELEASE, Outcome
+from fairlane.worker._outcome import Outcome
 from fairlane.worker._work import Chore, Hold, Separate, Work, WorkSource
 from fairlane.worker.events import EventKind
 
@@ -44,6 +43,10 @@ class PartsWork:
     @property
     def visibility(self) -> float:
         return self.work.visibility
+
+    @property
+    def origin(self) -> object:
+        return self.part
 
     @property
     def name(self) -> str:
@@ -83,36 +86,28 @@ class Together:
         return partial(_separate, known) if len(known) == len(opens) else None
 
     async def claim(self, n: int) -> Sequence[PartsWork]:
-        """Fill up to `n` slots. An error of one part does not lose what another one has leased."""
-        claimed: list[PartsWork] = []
+        """Lease up to `n` pieces from the first part that has some.
+
+        What one part has leased does not wait for another one, whose server may be away: its lease
+        would run out meanwhile. The pool asks again at once. Raises the error of a part only if no
+        other one had anything.
+        """
+        failure: Exception | None = None
         for part in self._in_turn():
-            if len(claimed) >= n:
-                break
             try:
-                wanted = n - len(claimed) if part.takes_many else 1
-                claimed += [PartsWork(part, work) for work in await part.claim(wanted)]
+                claimed = await part.claim(n if part.takes_many else 1)
             except Exception as error:
-                if not claimed:
-                    raise
-                # It is asked first sooner or later, and then its error is that of the claim.
-                logger.debug("a claim went on without one part: %s", describe(error, 300))
-            except BaseException:
-                await self._give_back(claimed)
-                raise
-        return claimed
+                failure = failure or error
+            else:
+                if claimed:
+                    return [PartsWork(part, work) for work in claimed]
+        if failure is not None:
+            raise failure
+        return []
 
     def _in_turn(self) -> Sequence[Part]:
         first = next(self._turns) % len(self._parts)
         return (*self._parts[first:], *self._parts[:first])
-
-    async def _give_back(self, claimed: Sequence[PartsWork]) -> None:
-        for each in claimed:
-            self.let_go(each)
-            with anyio.move_on_after(DEADLINE, shield=True):
-                try:
-                    await each.part.settle(each.work, RELEASE)
-                except Exception as error:
-                    logger.warning("%s runs out by itself: %s", each.name, describe(error, 300))
 
     def refusal(self, work: PartsWork) -> Outcome | None:
         return work.part.refusal(work.work)
@@ -151,24 +146,33 @@ class Together:
 def _separate(opens: Mapping[Part, Callable[[], Separate[Any]]]) -> Separate[PartsWork]:
     opened = {part: open_it() for part, open_it in opens.items()}
 
+    async def open_all() -> None:
+        async with anyio.create_task_group() as group:
+            for each in opened.values():
+                group.start_soon(_try_to, each.open)
+
     async def extend_many(works: Sequence[PartsWork], seconds: float) -> Sequence[PartsWork | None]:
-        extended: dict[str, Work | None] = {}
-        for part, separate in opened.items():
-            of_part = [each.work for each in works if each.part is part]
-            if of_part:
-                renewed = await separate.extend_many(of_part, seconds)
-                extended |= zip((each.token for each in of_part), renewed, strict=True)
-        return [_seen_again(each, extended[each.token]) for each in works]
+        """Of works of one part: they have one origin."""
+        separate = opened[works[0].part]
+        renewed = await separate.extend_many([each.work for each in works], seconds)
+        return [
+            None if work is None else replace(each, work=work)
+            for each, work in zip(works, renewed, strict=True)
+        ]
 
     async def close() -> None:
         for each in opened.values():
             await each.close()
 
-    return Separate(extend_many, close)
+    return Separate(open_all, extend_many, close)
 
 
-def _seen_again(work: PartsWork, renewed: Work | None) -> PartsWork | None:
-    return None if renewed is None else replace(work, work=renewed)
+async def _try_to(open_it: Callable[[], Awaitable[object]]) -> None:
+    """Open what can be opened; an error comes again with the first renewal."""
+    try:
+        await open_it()
+    except Exception as error:
+        logger.debug("a part cannot be opened for its renewals: %s", describe(error, 300))
 
 
 def _all(chores: Sequence[Chore | None]) -> Chore | None:

@@ -23,6 +23,7 @@ class Work(Protocol):
         attempt: number of this start; 1 is the first.
         epoch: fencing number of the lease.
         visibility: seconds that the lease lasts from its claim, and from each renewal.
+        origin: where it was leased; leases of one origin are renewed together.
         name: what it is called in the log.
         grave: what the log says when it ends as a dead letter.
         identity: the fields of a `WorkerEvent` that tell which one it is.
@@ -36,6 +37,8 @@ class Work(Protocol):
     def epoch(self) -> int: ...
     @property
     def visibility(self) -> float: ...
+    @property
+    def origin(self) -> object: ...
     @property
     def name(self) -> str: ...
     @property
@@ -54,6 +57,7 @@ ExtendMany = Callable[[Sequence[W], float], Awaitable[Sequence[W | None]]]
 class Separate(Generic[W]):
     """A source seen through connections of its own, of which a pool uses only this."""
 
+    open: Callable[[], Awaitable[object]]
     extend_many: ExtendMany[W]
     close: Callable[[], Awaitable[None]]
 

@@ -83,7 +83,7 @@ class WorkerPool(Generic[E]):
         order: "fair" serves the group that waits longest; "priority" serves higher priorities
             first and falls back to lower ones when there are none.
         batch: messages of one group that a handler gets together at most, in order:
-            `lease.messages`. Returning acknowledges all; see `Lease.each` for what a failure does.
+            `lease.messages`. Returning acknowledges all; see `Lease.done` for what a failure does.
         max_attempts: deliveries of one message before it moves to the dead letters.
         backoff: a `Backoff`, which says when a failed message is delivered again, or a dict of them
             by exception type, in which None means the dead letters at once.

@@ -95,7 +95,9 @@ class Reconcilable(Protocol):
 
 
 class SeparateSource(Protocol[E]):
-    """The same leases, seen through connections of its own."""
+    """The same leases, seen through connections of its own. Entering it opens these."""
+
+    async def __aenter__(self) -> object: ...
 
     async def extend_many(
         self, leases: Sequence[Lease[E]], visibility: float = 30.0
@@ -166,8 +168,14 @@ def oddity_of(given: object) -> str | None:
 
 
 def takes_batches(source: Source[E]) -> bool:
-    """Tell whether a claim can lease several messages of a group."""
-    return "batch" in inspect.signature(source.claim).parameters
+    """Tell whether a claim can lease several messages of a group, and part of them be settled."""
+    verbs = {"claim": "batch", "nack": "done", "release": "done", "dead_letter": "done"}
+    if isinstance(source, ManyClaiming):
+        verbs["claim_many"] = "batch"
+    return all(
+        option in inspect.signature(getattr(source, verb)).parameters
+        for verb, option in verbs.items()
+    )
 
 
 def keeps_tracebacks(source: Source[E]) -> bool:
