@@ -278,7 +278,7 @@ async def test_loop_that_stands_still_for_ever_loses_its_leases(
     async def handle(_: object) -> None:
         time.sleep(4 * VISIBILITY)  # noqa: ASYNC251 - a deadlock
         renewals.append(source.spare.renewals)
-        await anyio.sleep(0)
+        await anyio.lowlevel.checkpoint()
 
     async with pool(source, handle, record):
         await record.until("lease_lost")
