@@ -102,7 +102,8 @@ async def _terminable(work: Coroutine[Any, Any, int]) -> int:
 
 
 def _failed(name: str, error: Exception) -> int:
-    if isinstance(error, OSError) and not isinstance(error, FairlaneError):
+    of_network = FairlaneError | ConnectionError | TimeoutError
+    if isinstance(error, OSError) and not isinstance(error, of_network):
         complain(name, f"cannot write: {error.strerror}")
         return FAILED
     complain(name, _explained(error) if isinstance(error, PyMongoError) else str(error))

@@ -140,7 +140,7 @@ def _manager(made: Any) -> Any:
 def _checked_pool(made: Any) -> WorkerPool[Any]:
     if not isinstance(made, WorkerPool):
         raise ConfigurationError(f"pool must return a WorkerPool, not {type(made).__name__}")
-    if made._settings.signals:
+    if made.signals:
         raise ConfigurationError(
             "a pool in a web application must not have signals=True: the web server owns the "
             "signals, and the pool is drained when it shuts the application down"

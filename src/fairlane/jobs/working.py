@@ -105,25 +105,33 @@ class WorkingSide:
             is_filtered=demand.is_filtered,
             takes_exhausted=True,
         )
-        jobs = await self._claimer.claim_many(request, n)
-        longer = [job for job in jobs if demand.leases[job.type] > shortest]
-        lost = await self._prolong(longer, jobs, demand) if longer else set()
-        return [await self._lowered(job, demand) for job in jobs if job.id not in lost]
-
-    async def _prolong(
-        self, longer: Sequence[Job], claimed: Sequence[Job], demand: Demand
-    ) -> set[str]:
-        """Lease jobs for longer than the claim did; return which were lost meanwhile."""
-        lost: set[str] = set()
+        claimed = await self._claimer.claim_many(request, n)
         try:
-            for lease in {demand.leases[job.type] for job in longer}:
-                jobs = [job for job in longer if demand.leases[job.type] == lease]
-                held = await self._settler.extend_many(jobs, lease)
-                lost |= {job.id for job, is_held in zip(jobs, held, strict=True) if not is_held}
+            jobs = await self._prolonged(claimed, demand, shortest)
         except PyMongoError:
             await self._settler.release(claimed)
             raise
-        return lost
+        return await self._fresh([await self._lowered(job, demand) for job in jobs], demand)
+
+    async def _prolonged(
+        self, claimed: Sequence[Job], demand: Demand, shortest: float
+    ) -> list[Job]:
+        """Lease each for as long as its type says; leave out those that were lost meanwhile."""
+        jobs = [job for job in claimed if demand.leases[job.type] == shortest]
+        for lease in {demand.leases[job.type] for job in claimed} - {shortest}:
+            alike = [job for job in claimed if demand.leases[job.type] == lease]
+            jobs += filter(None, await self._settler.extend_many(alike, lease))
+        return jobs
+
+    async def _fresh(self, jobs: Sequence[Job], demand: Demand) -> list[Job]:
+        """Give back what was leased too long ago by now, as a claim does."""
+        now = await self._store.now()
+        late = [
+            job for job in jobs if (job.available_at or 0.0) - now < demand.leases[job.type] / 2
+        ]
+        if late:
+            await self._settler.release(late)
+        return [job for job in jobs if job not in late]
 
     async def _lowered(self, job: Job, demand: Demand) -> Job:
         """Lower the priority of a job that was found stale, if its type says so."""

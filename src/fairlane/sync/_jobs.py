@@ -18,7 +18,7 @@ from fairlane.jobs import (
     Reclaimed,
 )
 from fairlane.retry import Backoff
-from fairlane.sync._product import BlockingProduct
+from fairlane.sync._product import BlockingProduct, read_here
 
 __all__ = ("JobQueue",)
 
@@ -102,7 +102,7 @@ class JobQueue(BlockingProduct[AsyncJobQueue]):
         on_duplicate: OnDuplicate = "skip",
     ) -> EnqueuedMany:
         """Add many jobs in one command; bad items are told by their index."""
-        held = _read(payloads)
+        held = read_here(payloads)
         return self._call(
             lambda q: q.enqueue_many(
                 held,
@@ -144,7 +144,7 @@ class JobQueue(BlockingProduct[AsyncJobQueue]):
 
     def ack_many(self, jobs: Iterable[Job]) -> int:
         """End each job as `ack` does; return how many were held."""
-        held = _read(jobs)
+        held = read_here(jobs)
         return self._call(lambda q: q.ack_many(held))
 
     def nack(self, job: Job, *, delay: Seconds = 0.0, error: str | None = None) -> Outcome:
@@ -161,7 +161,7 @@ class JobQueue(BlockingProduct[AsyncJobQueue]):
 
     def release_many(self, jobs: Iterable[Job]) -> list[bool]:
         """Give jobs back as `release` does, in one command; return the results in order."""
-        held = _read(jobs)
+        held = read_here(jobs)
         return self._call(lambda q: q.release_many(held))
 
     def extend(self, job: Job, lease: Seconds | None = None) -> Job:
@@ -170,7 +170,7 @@ class JobQueue(BlockingProduct[AsyncJobQueue]):
 
     def extend_many(self, jobs: Iterable[Job], lease: Seconds | None = None) -> list[Job | None]:
         """Hold each job as `extend` does, in one command; None for one that is held no longer."""
-        held = _read(jobs)
+        held = read_here(jobs)
         return self._call(lambda q: q.extend_many(held, lease))
 
     def reclaim_stale(
@@ -272,12 +272,6 @@ class JobQueue(BlockingProduct[AsyncJobQueue]):
     def drop(self) -> None:
         """Drop the collection and its settings."""
         self._call(lambda q: q.drop())
-
-
-def _read(items: Iterable[Any]) -> Iterable[Any]:
-    """Read an iterable in the thread of the caller; what is none is for the queue to refuse."""
-    is_one = isinstance(items, str | bytes | dict) or not isinstance(items, Iterable)
-    return items if is_one else list(items)
 
 
 async def _give_back(queue: AsyncJobQueue, jobs: list[Job]) -> None:

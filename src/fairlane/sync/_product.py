@@ -1,5 +1,6 @@
 """What the blocking facades of the transport and of the job queue have in common."""
 
+from collections.abc import Iterable
 from typing import Any, Self, TypeVar
 
 from fairlane.checks import Seconds
@@ -7,9 +8,10 @@ from fairlane.lease.strategy import Strategy
 from fairlane.product import Product
 from fairlane.sync._facade import Facade
 
-__all__ = ("BlockingProduct",)
+__all__ = ("BlockingProduct", "read_here")
 
 P = TypeVar("P", bound=Product)
+T = TypeVar("T")
 
 
 class BlockingProduct(Facade[P]):
@@ -46,3 +48,9 @@ class BlockingProduct(Facade[P]):
     def ensure_indexes(self) -> None:
         """Create missing indexes; safe from many processes at once."""
         self._call(lambda product: product.ensure_indexes())
+
+
+def read_here(items: Iterable[T]) -> Iterable[T]:
+    """Read an iterable in the thread of the caller; what is none is refused behind the facade."""
+    is_one = isinstance(items, str | bytes | dict) or not isinstance(items, Iterable)
+    return items if is_one else list(items)

@@ -6,7 +6,7 @@ from typing import Any, Generic, Self
 from fairlane.checks import Seconds
 from fairlane.lease.commands import Order
 from fairlane.model import DeadLetter, E, Lease, Message, RepairReport, TransportStats
-from fairlane.sync._product import BlockingProduct
+from fairlane.sync._product import BlockingProduct, read_here
 from fairlane.transport import AsyncMongoTransport
 
 __all__ = ("MongoTransport",)
@@ -76,7 +76,7 @@ class MongoTransport(BlockingProduct[AsyncMongoTransport[E]], Generic[E]):
         order: Order = "fair",
         batch: int = 1,
     ) -> Lease[E] | None:
-        """Lease the group that has waited longest and return its oldest message, or None."""
+        """Lease the group that has waited longest and return its oldest messages, or None."""
         return self._call(
             lambda t: t.claim(worker_id, visibility, min_priority, order=order, batch=batch),
             undo=lambda t, lease: _give_back(t, [lease] if lease else []),
@@ -106,7 +106,7 @@ class MongoTransport(BlockingProduct[AsyncMongoTransport[E]], Generic[E]):
 
     def ack_many(self, leases: Iterable[Lease[E]]) -> list[bool]:
         """Settle each lease as `ack` does and return the results in order."""
-        held = list(leases)
+        held = read_here(leases)
         return self._call(lambda t: t.ack_many(held))
 
     def nack(
@@ -119,7 +119,7 @@ class MongoTransport(BlockingProduct[AsyncMongoTransport[E]], Generic[E]):
         self, leases: Iterable[Lease[E]], delay: Seconds = 0.0, *, error: str | None = None
     ) -> list[bool]:
         """Give each message back as `nack` does and return the results in order."""
-        held = list(leases)
+        held = read_here(leases)
         return self._call(lambda t: t.nack_many(held, delay, error=error))
 
     def extend(self, lease: Lease[E], visibility: Seconds = 30.0) -> Lease[E]:
@@ -130,7 +130,7 @@ class MongoTransport(BlockingProduct[AsyncMongoTransport[E]], Generic[E]):
         self, leases: Iterable[Lease[E]], visibility: Seconds = 30.0
     ) -> list[Lease[E] | None]:
         """Hold each lease as `extend` does, in one command; None for one that is held no longer."""
-        held = list(leases)
+        held = read_here(leases)
         return self._call(lambda t: t.extend_many(held, visibility))
 
     def release(self, lease: Lease[E], *, delay: Seconds = 0.0, done: int = 0) -> bool:
@@ -139,7 +139,7 @@ class MongoTransport(BlockingProduct[AsyncMongoTransport[E]], Generic[E]):
 
     def release_many(self, leases: Iterable[Lease[E]]) -> list[bool]:
         """Give groups back as `release` does, in one command; return the results in order."""
-        held = list(leases)
+        held = read_here(leases)
         return self._call(lambda t: t.release_many(held))
 
     def dead_letter(

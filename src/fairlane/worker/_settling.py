@@ -50,7 +50,7 @@ class Settling(Generic[W]):
         self._failing: set[str] = set()  # tokens of leases
 
     async def settle(self, held: Held[W]) -> None:
-        """End the lease as `held.outcome` says; tell how it went. Raises only `CancelledError`."""
+        """End the lease as `held.outcome` says; tell how it went."""
         try:
             await self._settle(held)
         finally:

@@ -97,7 +97,8 @@ class WorkerPool(Generic[E]):
             it cannot be entered, the job is given back for a second or `poll_interval`, whichever
             is longer, and no attempt is counted.
         on_exhausted: of jobs: `on_exhausted(job)` hears of each that failed because its attempts
-            were used up, also where a claim finds it so. Its errors are logged.
+            were used up, also where a claim of this pool finds it so (`reclaim_stale` tells
+            nobody). Its errors are logged.
         lanes: reserved for a later version; only the default is allowed.
 
     Raises:
@@ -171,6 +172,16 @@ class WorkerPool(Generic[E]):
     @property
     def worker_id(self) -> str:
         return self._settings.worker_id
+
+    @property
+    def signals(self) -> bool:
+        """Whether SIGINT and SIGTERM stop the pool by its own handlers."""
+        return self._settings.signals
+
+    @property
+    def drain_timeout(self) -> float:
+        """Seconds that running handlers may still take after `stop()`."""
+        return self._settings.drain_timeout
 
     @property
     def health(self) -> Health:

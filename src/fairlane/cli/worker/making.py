@@ -59,6 +59,6 @@ def _is_manager(product: object) -> bool:
 def _checked(pool: Any, target: str) -> WorkerPool[Any]:
     if not isinstance(pool, WorkerPool):
         raise Refused(f"{target} has made a {type(pool).__name__}; it must be {ALLOWED}")
-    if pool._settings.signals:
+    if pool.signals:
         raise Refused(f"the pool of {target} has signals=True: leave it out, this command has them")
     return pool

@@ -118,5 +118,5 @@ class Process:
             await asyncio.sleep(BEAT_AT_FIRST if health["last_poll_age"] is None else BEAT)
 
     def _patience(self) -> float:
-        drain = 0.0 if self._pool is None else self._pool._settings.drain_timeout
+        drain = 0.0 if self._pool is None else self._pool.drain_timeout
         return drain + GIVING_BACK
