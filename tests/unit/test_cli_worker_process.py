@@ -4,7 +4,7 @@ import asyncio
 import signal
 import sys
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from types import ModuleType
 from typing import Any
 
@@ -108,6 +108,25 @@ async def test_a_signal_while_the_module_is_imported_lets_the_pool_claim_nothing
 
     shop.pool = factory
     assert await process.run() == 0
+    assert source.calls["claim"] == 0
+
+
+@in_virtual_time
+async def test_a_factory_that_swallows_its_cancellation_gives_a_pool_that_claims_nothing(
+    shop: Any, process: Process
+) -> None:
+    source = FakeSource()
+
+    async def factory() -> WorkerPool[Any]:
+        with suppress(asyncio.CancelledError):
+            await anyio.sleep(1_000)
+        return WorkerPool(source, slow)
+
+    shop.pool = factory
+    running = asyncio.create_task(process.run())
+    await asyncio.sleep(1)
+    process.steps.reach(Step.DRAIN)
+    assert await asyncio.wait_for(running, 100) == 0
     assert source.calls["claim"] == 0
 
 

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import os
+import queue
 import signal
 import threading
 from collections.abc import Iterator
@@ -95,10 +96,16 @@ def test_leaving_ends_the_process_with_the_status_though_the_log_hangs(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     ended: list[int] = []
-    monkeypatch.setattr(os, "_exit", ended.append)
+    words: queue.SimpleQueue[bool] = queue.SimpleQueue()
+
+    def end(status: int) -> None:
+        ended.append(status)
+        hang.set()
+
+    monkeypatch.setattr(os, "_exit", end)
     monkeypatch.setattr(stopping, "LAST_WORDS", 0.01)
     hang = threading.Event()
-    monkeypatch.setattr(logging.getLogger(stopping.__name__), "error", lambda *_: hang.wait(5))
+    log = logging.getLogger(stopping.__name__)
+    monkeypatch.setattr(log, "error", lambda *_: words.put(hang.wait(5)))
     stopping.leave_at_once(143)
-    hang.set()
-    assert ended == [143]
+    assert (ended, words.get()) == ([143], True)

@@ -129,9 +129,11 @@ async def test_a_process_that_cannot_be_started_is_tried_again(
     assert await running == 0
 
 
+@pytest.mark.parametrize("of_others", [GOOD, CRASH], ids=["others end well", "others crash"])
 async def test_what_no_restart_can_mend_ends_all_with_its_status(
-    fleet: Fleet, supervisor: Supervisor
+    fleet: Fleet, supervisor: Supervisor, of_others: Life
 ) -> None:
+    fleet.obeys = of_others
     running = asyncio.create_task(supervisor.run())
     (await fleet.until_started(2)).end(WRONG)
     assert await running == 2
@@ -178,9 +180,11 @@ async def test_a_process_that_comes_up_after_the_signal_is_told_of_it(
 ) -> None:
     async def start() -> FakeWard:
         signal.raise_signal(signal.SIGTERM)
+        await fleet.until(lambda: one.document()["state"] == "draining")
         return await fleet.start()
 
-    assert await Supervisor(1, start).run() == 0
+    one = Supervisor(1, start)
+    assert await one.run() == 0
     assert fleet.wards[0].orders[0] is Step.DRAIN
 
 

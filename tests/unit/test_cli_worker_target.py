@@ -1,5 +1,6 @@
 """What `fairlane worker` is told to run: found, made into a pool, or refused with what to do."""
 
+import asyncio
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
@@ -121,6 +122,8 @@ async def test_a_pool_and_every_kind_of_factory_gives_a_pool_that_does_not_run_y
 ) -> None:
     async with made(found, "shop:pool") as pool:
         assert isinstance(pool, WorkerPool)
+        for _ in range(5):
+            await asyncio.sleep(0)
         assert pool.health.state == "stopped"
 
 
