@@ -157,12 +157,13 @@ async def test_a_cancellation_that_nobody_asked_for_is_a_failure(
         (ServerUnreachable("odd"), 1),
         (OSError("odd"), 1),
         (ZeroDivisionError("odd"), 1),
+        (SystemExit("odd"), 1),
     ],
 )
 def test_what_a_factory_raises_is_a_status_and_one_line(
     shop: Any,
     process: Process,
-    error: Exception,
+    error: BaseException,
     status: int,
     capsys: pytest.CaptureFixture[str],
 ) -> None:

@@ -74,10 +74,10 @@ class Process:
                 if not self.steps.step:
                     tell(self._plan, FairlaneError(CANCELLED))
                     return FAILED
-            except Exception as error:
+            except (Exception, SystemExit) as error:
                 tell(self._plan, error)
                 return status_of(error)
-        logger.info("worker ended in good order")
+        logger.info("worker ended")
         return OK
 
     async def _work(self) -> None:
