@@ -20,7 +20,7 @@ from property.play import AnyScene, Play, PlayedStage
 from property.schedule_tree import Arrival, Tree
 from property.world import MemoryStage, World
 
-__all__ = ("Explored", "Scene", "explore", "replay")
+__all__ = ("Explored", "Scene", "explore", "own_ids", "replay")
 
 Scene = Callable[[World], Awaitable[Mapping[str, Program]]]
 """Prepares a world of transports and returns who acts in it: programs by their names."""

@@ -35,6 +35,8 @@ class JobLog:
         self.stories = Stories()
         self.removed: set[str] = set()
         """Recurring jobs whose removal was called: their leases may be lost at any time."""
+        self.created: set[str] = set()
+        """Recurring jobs of which it is known that they are stored."""
         self.defined: dict[str, list[object]] = {}
         """Of recurring jobs the schedules of which one must be stored."""
         self._clock = clock
@@ -94,6 +96,11 @@ class JobLog:
             self.blame(f"J2 {name} lives again after it was {story.ended_by}")
         story.restart()
 
+    def used_up(self, name: object) -> None:
+        """Note that a job has failed in the store, and had no attempt left."""
+        self.stories[name].is_used_up = True
+        self.stories[name].may_restart |= self._redrives_at_work > 0
+
     def overtaken(self, name: object, token: str) -> None:
         """Note that somebody else went on with a job whose lease had run out.
 
@@ -136,6 +143,7 @@ class JobLog:
         holding.story.unsure += verb == "release"
         if verb in FINAL:
             holding.story.tried[verb] += 1
+            holding.story.may_restart |= self._redrives_at_work > 0
 
     def settled(self, verb: str, job: Job, *, is_accepted: bool, is_final: bool) -> None:
         self._touch(reads=("delivery",), writes=("settlement",))
@@ -197,6 +205,7 @@ class JobLog:
         """Note the return of a definition: those that had returned before are over."""
         self._touch(reads=(), writes=("definition",))
         self.defined[name] = [schedule]
+        self.created.add(f"recurring:{name}")
 
     def redriving(self) -> None:
         self._touch(reads=("delivery", "settlement"), writes=("settlement",))
@@ -229,6 +238,7 @@ class JobLog:
             tuple(sorted((token, each.state()) for token, each in self._holdings.items())),
             tuple(sorted(self._epochs.items())),
             frozenset(self.removed),
+            frozenset(self.created),
             tuple(sorted((name, str(each)) for name, each in self.defined.items())),
             self._redrives_at_work,
         )

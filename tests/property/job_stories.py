@@ -39,7 +39,7 @@ class Stories:
         """Note what a new story and those of the same key may do to each other."""
         rivals = self.rivals(story)
         story.tried["replace"] += sum(each.may_replace for each in rivals)
-        story.may_meet = any(each.ended_by is None or each.may_restart for each in rivals)
+        story.may_meet = any(not each.is_over for each in rivals)
         story.may_replace = is_replacing
         for each in rivals:
             each.may_meet = True
@@ -48,7 +48,7 @@ class Stories:
     def may_be_redriven(self) -> None:
         """Note that what has failed may be given all its attempts again."""
         for story in self:
-            may_have_failed = story.ended_by == "failed" or story.tried.total() > 0
+            may_have_failed = story.ended_by in (None, "failed") and story.may_have_ended
             story.may_restart = story.may_restart or may_have_failed
             story.may_meet = story.may_meet or story.fate == "called"
 

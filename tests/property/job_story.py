@@ -25,6 +25,7 @@ class JobStory:
         unsure: releases of which it is not known whether they happened.
         tried: what was tried to end it and may have done so.
         ended_by: what has ended it.
+        is_used_up: it has failed, in the store, when no attempt was left.
         may_restart: a redrive may give it all its attempts again.
         may_replace: it may yet take the place of others.
         may_meet: another one may have had its key since it was called.
@@ -41,19 +42,32 @@ class JobStory:
     unsure: int = 0
     tried: Counter[str] = field(default_factory=Counter)
     ended_by: str | None = None
+    is_used_up: bool = False
     may_restart: bool = False
     may_replace: bool = False
     may_meet: bool = False
 
     def state(self) -> object:
         tried = tuple(sorted((+self.tried).items()))
-        ending = tried, self.ended_by or "", self.may_restart, self.may_replace, self.may_meet
+        ending = (
+            tried,
+            self.ended_by or "",
+            self.is_used_up,
+            self.may_restart,
+            self.may_replace,
+            self.may_meet,
+        )
         starts = self.starts, self.overtaken, self.unsure, tuple(sorted(self.unseen))
         return self.fate, self.job_id or "", tuple(sorted(map(str, self.before))), *starts, *ending
 
     @property
     def may_have_ended(self) -> bool:
-        return self.ended_by is not None or self.tried.total() > 0
+        return self.ended_by is not None or self.is_used_up or self.tried.total() > 0
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it has ended for certain, and for good."""
+        return (self.ended_by is not None or self.is_used_up) and not self.may_restart
 
     def attempts(self) -> range:
         """Return how many attempts may be counted.
@@ -67,9 +81,9 @@ class JobStory:
 
     def restart(self) -> None:
         """Begin anew: it was redriven, and has all its attempts again."""
-        self.starts = self.overtaken = self.unsure = 0
+        self.starts = self.overtaken = 0
         self.unseen.clear()
-        self.ended_by = None
+        self.ended_by, self.is_used_up = None, False
 
 
 @dataclass(slots=True)

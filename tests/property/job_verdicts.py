@@ -39,8 +39,8 @@ def on_start(
 def at_the_end(story: JobStory, document: Mapping[str, Any] | None) -> Iterator[str]:
     """Yield what is wrong with what is stored of a job when all has been worked off."""
     if document is None:
-        is_over = story.may_have_ended and story.ended_by not in KEPT
-        if story.fate == "stored" and not is_over:
+        is_gone = story.ended_by or story.tried.total()
+        if story.fate == "stored" and not (is_gone and story.ended_by not in KEPT):
             yield f"J4 {story.name} is lost, having ended as {story.ended_by}"
         return
     if document["state"] not in KEPT:

@@ -99,8 +99,8 @@ class JobWorld:
         """Every recurring job that was not removed waits for its next tick."""
         found = {each["type"]: each for each in self._recurring()}
         for name in self.definitions:
-            is_removed = f"recurring:{name}" in self.log.removed
-            if not is_removed and (name not in found or not self._waits(found[name])):
+            is_wanted = f"recurring:{name}" in self.log.created - self.log.removed
+            if is_wanted and (name not in found or not self._waits(found[name])):
                 self.log.blame(f"J4 {name} is stuck: {found.get(name)}")
         self.log.expect_none()
 
@@ -158,6 +158,8 @@ class JobStage:
         """Tell the log of each lease in the store, and of those that somebody else has ended."""
         if self._world is None or name != "fairlane_jobs" or before is None:
             return
+        if after["state"] == "failed" and after["attempts"] >= after["max_attempts"]:
+            self._world.log.used_up(name_in_store(after))
         if "available_at" in after and "available_at" not in before:
             self._world.log.begun_anew(name_in_store(after))
         token: str | None = before.get("token")

@@ -4,7 +4,9 @@ import pytest
 
 from property.cast import MOODS, crowd
 from property.explorer import Scene
-from property.sampling import play_at_random, seeds
+from property.job_cast import job_crowd
+from property.job_world import JobStage
+from property.sampling import play_at_random, play_jobs_at_random, seeds
 from property.small_scenes import LARGE, SCENES
 from property.world import MemoryStage, Stage
 
@@ -20,6 +22,13 @@ OF_EACH_SCENE = 5
 async def test_random_schedules_keep_the_invariants(stage: Stage, mood: str) -> None:
     for seed in seeds(IN_MEMORY if isinstance(stage, MemoryStage) else ON_SERVER):
         await play_at_random(stage, crowd(mood, seed), seed)
+
+
+@pytest.mark.timeout(0)
+async def test_random_schedules_of_jobs_keep_the_rules() -> None:
+    stage = JobStage()
+    for seed in seeds(IN_MEMORY):
+        await play_jobs_at_random(stage, job_crowd(seed), seed)
 
 
 @pytest.mark.timeout(0)
