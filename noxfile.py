@@ -130,7 +130,7 @@ def _is_asked_for(name: str) -> bool:
 def explore(session: nox.Session) -> None:
     """Play a million random schedules, and every schedule of all small scenes with a fault.
 
-    FAIRLANE_SCHEDULES is how many of each of the eight kinds, FAIRLANE_FAULTS how many faults.
+    FAIRLANE_SCHEDULES is how many of each of the nine kinds, FAIRLANE_FAULTS how many faults.
     """
     session.install("-e", ".[test]")
     env = {"FAIRLANE_SCHEDULES": "125000", "FAIRLANE_FAULTS": "1"}
