@@ -19,7 +19,7 @@ GAVE_UP = 3
 HOPELESS = (Refused, Unimportable, ConfigurationError, DriverConfigurationError)
 SHOWN = 600
 
-logger = logging.getLogger(__name__)
+logger: logging.Logger = logging.getLogger(__name__)
 
 
 def status_of(error: BaseException) -> int:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ("Process", "work")
 
-logger = logging.getLogger(__name__)
+logger: logging.Logger = logging.getLogger(__name__)
 
 FAREWELL = 10.0
 """Seconds that threads of handlers have to end, once all else is over."""

@@ -11,7 +11,7 @@ from fairlane.errors import FairlaneError
 
 __all__ = ("HealthServer", "response")
 
-logger = logging.getLogger(__name__)
+logger: logging.Logger = logging.getLogger(__name__)
 
 SECONDS = 5.0
 MOST_AT_ONCE = 32

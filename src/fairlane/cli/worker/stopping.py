@@ -13,7 +13,7 @@ from fairlane.cli.outcome import TERMINATED
 
 __all__ = ("Step", "Steps", "leave_at_once")
 
-logger = logging.getLogger(__name__)
+logger: logging.Logger = logging.getLogger(__name__)
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 LAST_WORDS = 0.3

@@ -20,7 +20,7 @@ from fairlane.errors import FairlaneError
 
 __all__ = ("Supervisor", "supervise")
 
-logger = logging.getLogger(__name__)
+logger: logging.Logger = logging.getLogger(__name__)
 
 
 class _Ward(Protocol):

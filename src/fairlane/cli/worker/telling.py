@@ -18,7 +18,7 @@ from fairlane.cli.worker.serving import HealthServer
 
 __all__ = ("beside", "telling", "write")
 
-logger = logging.getLogger(__name__)
+logger: logging.Logger = logging.getLogger(__name__)
 
 EVERY = 1.0
 

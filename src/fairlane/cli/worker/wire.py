@@ -18,7 +18,7 @@ from fairlane.cli.worker.stopping import Step, Steps
 
 __all__ = ("ORDERS", "Wire")
 
-logger = logging.getLogger(__name__)
+logger: logging.Logger = logging.getLogger(__name__)
 
 ORDERS = {Step.DRAIN: b"drain", Step.CANCEL: b"cancel"}
 
