@@ -244,7 +244,7 @@ async def test_cancellation_at_any_tick_ends_the_thread(source: SpareSource, tic
 
 
 async def test_opening_may_take_longer_than_a_renewal(source: SpareSource) -> None:
-    source.spare.opening_takes = VISIBILITY / 4  # a renewal is given a sixth
+    source.spare.opening_takes = VISIBILITY / 3  # a renewal is given a quarter
     record = Record()
     async with pool(source, blocking, record):
         await record.until("acked")
@@ -297,3 +297,22 @@ async def test_refused_lease_that_cannot_be_judged_is_not_renewed_for_ever(
         await record.until("nacked")
         await anyio.sleep(VISIBILITY)
     assert source.spare.renewals == 0
+
+
+def test_leases_of_a_pool_whose_loop_was_closed_are_renewed_no_more(source: SpareSource) -> None:
+    async def abandoned() -> asyncio.Task[None]:
+        record = Record()
+        running = asyncio.ensure_future(pool(source, handle, record).run())
+        await record.until("claimed")
+        return running
+
+    async def handle(_: object) -> None:
+        await anyio.sleep_forever()
+
+    loop = asyncio.new_event_loop()
+    running = loop.run_until_complete(abandoned())
+    loop.close()
+    before = source.spare.renewals
+    time.sleep(2 * VISIBILITY)
+    assert source.spare.renewals <= before + 1
+    running._log_destroy_pending = False  # type: ignore[attr-defined]

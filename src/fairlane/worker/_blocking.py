@@ -98,6 +98,8 @@ class OtherLoop:
 
     def is_wedged(self, held: Held[Any]) -> bool:
         """A deadlock, or an endless loop: somebody else has to have its work some time."""
+        if self._watched.loop.is_closed():
+            return True
         if self._asked_at is None:
             return False
         return anyio.current_time() - self._asked_at > WEDGED * held.visibility

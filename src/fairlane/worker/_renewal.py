@@ -134,8 +134,9 @@ class Renewals(Generic[W]):
     async def _try_once(self, batch: Sequence[Held[W]], extend: ExtendMany[W]) -> bool:
         asked_at, visibility = anyio.current_time(), batch[0].visibility
         try:
-            # A reply that never comes must leave time for a second try.
-            limit = visibility / 6
+            # A reply that never comes must leave time for a second try, between a third and five
+            # sixths of the visibility. The shorter, the more often a slow link is cut off.
+            limit = visibility / 4
             with anyio.move_on_after(limit):
                 works = await contained(extend([held.work for held in batch], visibility))
                 for held, work in zip(batch, works, strict=True):
