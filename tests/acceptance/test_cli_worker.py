@@ -20,6 +20,7 @@ from fairlane import MongoTransport
 SECONDS = 45
 EXAMPLES = Path(__file__).parents[2] / "docs" / "examples"
 
+NOTHING = "fairlane worker: module 'shop' has no 'nothing'"
 SHOP = """
 import asyncio, os, time
 from contextlib import asynccontextmanager
@@ -193,7 +194,7 @@ def test_a_killed_process_is_replaced_and_its_message_handled_again(
     worker.until("finished")
     worker.signal()
     worker.rest()
-    assert (status, health["state"]) == (503, "restarting")
+    assert (status, health["state"] in {"restarting", "starting"}) == (503, True)
     assert (worker.status(), transport.stats().messages) == (0, 0)
 
 
@@ -214,11 +215,10 @@ def test_a_wrong_target_is_one_line_of_each_process_and_no_restart(
     start: Callable[..., Worker],
 ) -> None:
     worker = start("shop:nothing", "--processes", "2", "--log-level", "critical")
-    told = worker.rest()
-    assert worker.status() == 2
-    assert "giving up" in told.pop()
-    assert 1 <= len(told) <= 2  # the second one may have been told to stop before it could look
-    assert {*told} == {"fairlane worker: module 'shop' has no 'nothing'"}
+    (last,) = {line for line in worker.rest() if line != NOTHING}
+    assert "giving up" in last
+    # One of them may have been told to stop before it could look.
+    assert (worker.status(), 1 <= worker.lines.count(NOTHING) <= 2) == (2, True)
 
 
 def test_repeated_signals_end_a_process_whose_handler_blocks_the_loop(
