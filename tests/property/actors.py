@@ -186,7 +186,7 @@ def own_hex() -> str:
 def own_key() -> str:
     """Return such an id that nobody else has either."""
     name, numbers = IDS.get()
-    return f"{name}-{next(numbers)}"
+    return f"{next(numbers)}-{name}"
 
 
 async def nothing() -> None:

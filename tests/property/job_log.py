@@ -27,7 +27,8 @@ FINAL = {"ack": "done", "fail": "failed", "nack": "failed", "fire": "fired"}
 
 
 class JobLog:
-    def __init__(self, clock: Callable[[], float]) -> None:
+    def __init__(self, clock: Callable[[], float], *, is_kept: bool) -> None:
+        self._is_kept = is_kept
         self.footprint = Footprint()
         """What notes were made of since it was last replaced."""
         self.lines: list[str] = []
@@ -222,7 +223,7 @@ class JobLog:
         stored = {name_in_store(each): each for each in documents}
         for story in self.stories:
             if isinstance(story.name, str):
-                self._blame(at_the_end(story, stored.get(story.name)))
+                self._blame(at_the_end(story, stored.get(story.name), is_kept=self._is_kept))
         self.expect_none()
 
     def expect_none(self) -> None:

@@ -21,6 +21,7 @@ __all__ = (
     "claim",
     "define",
     "enqueue",
+    "enqueue_many",
     "every",
     "fire",
     "held",
@@ -64,6 +65,14 @@ def enqueue(
     async def add(actor: Actor, self: Worker) -> None:
         await actor.pause("enqueue")
         await attempted(actor, self.enqueue(key, on_duplicate, **options))
+
+    return add
+
+
+def enqueue_many(*keys: str | None) -> JobProgram:
+    async def add(actor: Actor, self: Worker) -> None:
+        await actor.pause("enqueue_many")
+        await attempted(actor, self.enqueue_many(*keys))
 
     return add
 

@@ -11,6 +11,7 @@ from property.job_programs import (
     claim,
     define,
     enqueue,
+    enqueue_many,
     every,
     fire,
     held,
@@ -136,6 +137,16 @@ async def two_redrives(world: JobWorld) -> JobPrograms:
     return {"r": redrive, "s": redrive, "w": work}
 
 
+async def enqueue_many_of_one_key(_: JobWorld) -> JobPrograms:
+    return {"e": enqueue_many(None, "k"), "f": enqueue("k"), "w": work}
+
+
+async def enqueue_and_work_twice(world: JobWorld) -> JobPrograms:
+    """In two partitions the claimer ends a round, and begins one."""
+    await waiting(world)
+    return {"e": enqueue(), "v": work_twice}
+
+
 async def ack_many_and_time(world: JobWorld) -> JobPrograms:
     return {"v": await held_two(world), "w": work, "time": passage(world)}
 
@@ -221,6 +232,8 @@ JOB_SCENES: dict[str, AnyScene] = {
         two_replace_and_work,
         redrive_and_key_taken,
         two_redrives,
+        enqueue_many_of_one_key,
+        enqueue_and_work_twice,
         ack_many_and_time,
         claim_many_and_work,
         two_define,

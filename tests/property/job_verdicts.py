@@ -36,11 +36,17 @@ def on_start(
         )
 
 
-def at_the_end(story: JobStory, document: Mapping[str, Any] | None) -> Iterator[str]:
-    """Yield what is wrong with what is stored of a job when all has been worked off."""
+def at_the_end(
+    story: JobStory, document: Mapping[str, Any] | None, *, is_kept: bool
+) -> Iterator[str]:
+    """Yield what is wrong with what is stored of a job when all has been worked off.
+
+    `is_kept`: jobs that are done, or have failed, are there still.
+    """
     if document is None:
-        is_gone = story.ended_by or story.tried.total()
-        if story.fate == "stored" and not (is_gone and story.ended_by not in KEPT):
+        is_over = story.ended_by is not None or story.tried.total() > 0
+        is_gone = is_over and not (is_kept and story.ended_by in KEPT)
+        if story.fate == "stored" and not is_gone:
             yield f"J4 {story.name} is lost, having ended as {story.ended_by}"
         return
     if document["state"] not in KEPT:

@@ -3,7 +3,8 @@
 from collections.abc import Awaitable, Coroutine, Sequence
 from typing import Any
 
-from fairlane import AsyncJobQueue, Duplicate, Job, JobLost, Outcome
+from fairlane import AsyncJobQueue, Duplicate, Enqueued, Job, JobLost, Outcome
+from fairlane.jobs import NewJob
 from fairlane.jobs._definition import Definition
 from fairlane.jobs._drafts import OnDuplicate
 from fairlane.jobs._schedule import as_stored
@@ -52,6 +53,23 @@ class Worker:
         self._log.enqueued(event, told)
         self._log.replace_is_over(event)
         return told.id
+
+    async def enqueue_many(self, *keys: str | None) -> None:
+        """Enqueue jobs with these keys, of which one may be taken."""
+        events = [self._log.enqueueing(self.name, key, "skip") for key in keys]
+        jobs = [NewJob(event, unique_key=key) for event, key in zip(events, keys, strict=True)]
+        try:
+            told = await self.queue.enqueue_many(jobs, TYPE)
+        except BaseException:
+            for event in events:
+                self._log.not_enqueued(event, "unknown")
+            raise
+        for event, key, job_id in zip(events, keys, told.ids, strict=True):
+            if job_id is None:
+                self._log.not_enqueued(event, "unknown")
+            else:
+                is_new = key is None or not told.skipped
+                self._log.enqueued(event, Enqueued(id=job_id, created=is_new))
 
     async def claim(self) -> Job | None:
         jobs = await self._claim(self._claim_one())

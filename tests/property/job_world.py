@@ -31,7 +31,7 @@ class JobWorld:
 
     def __init__(self, stage: "JobStage") -> None:
         self.clock = stage.clock
-        self.log = JobLog(stage.clock)
+        self.log = JobLog(stage.clock, is_kept=stage.is_kept)
         self.lookout = Lookout(stage.live, stage.clock, self.log.blame, part="jobs")
         self.definitions = {}
         self.gaps = {}
@@ -110,12 +110,22 @@ class JobWorld:
 
 
 class JobStage:
-    """Worlds of jobs in memory. What is done in them can be observed."""
+    """Worlds of jobs in memory. What is done in them can be observed.
 
-    def __init__(self, *, is_recent: bool = True, **options: Any) -> None:
+    Args:
+        is_recent: the server has the commands that not every server has.
+        is_kept: jobs that are done, or have failed, are not deleted.
+    """
+
+    def __init__(
+        self, *, is_recent: bool = True, is_kept: bool = True, partitions: int = 1
+    ) -> None:
         self.clock = ManualClock(START)
+        self.is_kept = is_kept
         self._is_recent = is_recent
-        self._options = options
+        self._options: dict[str, Any] = {"partitions": partitions}
+        if not is_kept:
+            self._options |= {"keep_done": 0, "keep_failed": 0}
         self._database = MemoryDatabase()
         self._database.watcher = self._watch
         self._queues: list[tuple[AsyncJobQueue, Wire]] = []
