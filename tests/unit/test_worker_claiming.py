@@ -374,6 +374,7 @@ async def test_health_tells_of_an_outage_and_of_its_end() -> None:
         OperationFailure("authentication failed", 18),
         OperationFailure("not allowed", 13),
         DriverConfigurationError("bad option"),
+        RuntimeError("Cannot use AsyncMongoClient in different event loop."),
     ],
 )
 def test_hopeless_error_at_the_start_ends_the_pool_at_once(error: Exception) -> None:

@@ -35,7 +35,12 @@ def is_hopeless(error: Exception, *, has_worked: bool) -> bool:
         return False
     if isinstance(error, driver_errors.OperationFailure):
         return error.code in (UNAUTHORIZED, AUTHENTICATION_FAILED)
-    return isinstance(error, driver_errors.ConfigurationError)
+    return isinstance(error, driver_errors.ConfigurationError) or _is_of_another_loop(error)
+
+
+def _is_of_another_loop(error: Exception) -> bool:
+    """Tell whether the client was used in an event loop before that is not this one."""
+    return isinstance(error, RuntimeError) and "event loop" in str(error).lower()
 
 
 class Outage:
