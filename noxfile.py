@@ -139,6 +139,7 @@ def explore(session: nox.Session) -> None:
         "--numprocesses=2",
         "tests/property/test_every_schedule.py",
         "tests/property/test_every_job_schedule.py",
+        "tests/property/test_explorer.py",
         "tests/property/test_schedules.py",
         "-k=not motor and not pymongo and not small_scenes",
         *session.posargs,

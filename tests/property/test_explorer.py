@@ -1,5 +1,6 @@
 """The explorer itself: it leaves out nothing that matters, and it finds what is wrong."""
 
+import os
 from typing import Any
 
 import pytest
@@ -45,10 +46,12 @@ async def claim_and_claim_in_two_partitions(world: World) -> dict[str, Program]:
     return {"v": programs.claim, "w": programs.backwards(programs.claim)}
 
 
-@pytest.mark.parametrize(
-    "scene",
-    [publish_and_work, publish_and_ack, publish_and_claim_two, claim_and_claim_in_two_partitions],
-)
+WITHOUT_PRUNING = [publish_and_work, publish_and_ack]
+if "FAIRLANE_FAULTS" in os.environ:  # each of them takes as long as all the others together
+    WITHOUT_PRUNING += [publish_and_claim_two, claim_and_claim_in_two_partitions]
+
+
+@pytest.mark.parametrize("scene", WITHOUT_PRUNING)
 async def test_schedules_left_out_end_like_others_that_were_played(scene: Scene) -> None:
     pruned = await explore(scene)
     everything = await explore(scene, is_pruned=False)

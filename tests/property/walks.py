@@ -1,6 +1,5 @@
 """The order in which a claimer walks the partitions, where a test must know it."""
 
-import random
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
@@ -14,7 +13,7 @@ __all__ = ("let_walk", "walk_of")
 T = TypeVar("T")
 
 
-class ThereAndBack(random.Random):
+class ThereAndBack:
     """Shuffles so that rounds begin at one end in turn with the other: 0, 1; 1, 0; 0, 1.
 
     From one round into the next the same partition comes twice: the order that is hardest for those
@@ -22,7 +21,6 @@ class ThereAndBack(random.Random):
     """
 
     def __init__(self, *, is_backwards: bool) -> None:
-        super().__init__(0)
         self.is_backwards = is_backwards
 
     def sample(self, population: Sequence[T], k: int, *, counts: Any = None) -> list[T]:
@@ -32,11 +30,10 @@ class ThereAndBack(random.Random):
         return list(order)
 
 
-class FromOneEnd(random.Random):
+class FromOneEnd:
     """Draws always the first ones, or the last ones."""
 
     def __init__(self, *, is_backwards: bool) -> None:
-        super().__init__(0)
         self.is_backwards = is_backwards
 
     def sample(self, population: Sequence[T], k: int, *, counts: Any = None) -> list[T]:
@@ -49,8 +46,10 @@ Product = AsyncMongoTransport[Any] | AsyncJobQueue
 def let_walk(product: Product, *, is_backwards: bool = False) -> None:
     """Let the claimer begin, as if it had never claimed, with partition 0, or with the last one."""
     claimer: Any = product._claimer
-    claimer._rounds._sweeps = Sweeps(rng=ThereAndBack(is_backwards=is_backwards))
-    claimer._spread = Spread(rng=FromOneEnd(is_backwards=is_backwards))
+    there_and_back: Any = ThereAndBack(is_backwards=is_backwards)  # real ones take long to seed
+    from_one_end: Any = FromOneEnd(is_backwards=is_backwards)
+    claimer._rounds._sweeps = Sweeps(rng=there_and_back)
+    claimer._spread = Spread(rng=from_one_end)
     claimer._appetite = Appetite()
 
 
