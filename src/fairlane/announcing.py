@@ -1,11 +1,28 @@
-"""Telling whoever is interested that there may be work, within a process."""
+"""Telling whoever is interested that there may be work."""
 
 import logging
 from collections.abc import Callable
+from typing import Protocol
 
-__all__ = ("Announcer",)
+__all__ = ("Announcer", "Sleeper")
 
 logger: logging.Logger = logging.getLogger(__name__)
+
+
+class Sleeper(Protocol):
+    """Somebody who looks for work now and then, and hears in between of what others do."""
+
+    def wake(self, delay: float) -> None:
+        """There may be something to claim in so many seconds; 0 is now."""
+        ...
+
+    def look_soon(self) -> None:
+        """There may be something which, most likely, others claim at once."""
+        ...
+
+    def watched(self, is_watched: bool) -> None:
+        """Whether everything is told from now on."""
+        ...
 
 
 class Announcer:

@@ -17,6 +17,7 @@ __all__ = (
     "Seconds",
     "count",
     "credit",
+    "flag",
     "fraction",
     "function",
     "group_id",
@@ -66,6 +67,12 @@ def credit(name: str, value: object) -> float:
     if isinstance(value, float) and math.isinf(value) and value > 0:
         return value
     return seconds(name, value)
+
+
+def flag(name: str, value: object) -> bool:
+    if not isinstance(value, bool):
+        raise ConfigurationError(f"{name} must be True or False, not {value!r}")
+    return value
 
 
 def fraction(name: str, value: object) -> float:

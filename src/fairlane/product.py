@@ -1,11 +1,11 @@
 """What a transport and a job queue are alike in: they are opened, looked at, and closed."""
 
 from abc import ABC
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from types import TracebackType
 from typing import Any, ClassVar, Self
 
-from fairlane.announcing import Announcer
+from fairlane.announcing import Announcer, Sleeper
 from fairlane.checks import Seconds
 from fairlane.driver import close
 from fairlane.lease.settings import partition_count
@@ -71,6 +71,14 @@ class Product(ABC):
         # Not what an application has made of it, which may be opened otherwise.
         product: Any = next(each for each in type(self).__mro__ if Product in each.__bases__)
         return self._site.separate(product._owning)
+
+    @property
+    def watch(self) -> Callable[[Sleeper], Coroutine[Any, Any, None]] | None:
+        """What tells a sleeper of all that becomes claimable, until it is cancelled.
+
+        For pools. It returns where the server has no change streams; None with `wakeups=False`.
+        """
+        return self._site.watch
 
     async def __aenter__(self) -> Self:
         await self._site.ready()

@@ -104,6 +104,13 @@ RUNS = {
     "retries.py": Run(prints=("attempts: [1, 2, 3, 3]", "dead: no such order after 3")),
     "visibility.py": Run(prints=("page 0 done", "page 1 done", "page 2 done")),
     "indexes.py": Run(prints=("published 1",)),
+    "wake_ups.py": Run(
+        prints=(
+            "order-42 {'kind': 'paid'}",
+            "told by a change stream: True",
+            "told by a change stream: False",
+        )
+    ),
     "partitions.py": Run(prints=("claimed order-42",)),
     "fencing.py": Run(prints=("worker-2 writes: True", "worker-1 writes: False")),
     "testing_your_code.py": Run(prints=("1 passed",), by_pytest=True),

@@ -38,6 +38,7 @@ class FakeSide:
     """Leases, settles and notes; every call lets other tasks run first."""
 
     separate = None
+    watch: Any = None
 
     def __init__(self) -> None:
         self.lease = 30.0

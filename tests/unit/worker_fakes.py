@@ -14,7 +14,7 @@ import anyio.lowlevel
 from fairlane.errors import LeaseLost
 from fairlane.model import Lease
 from fairlane.shield import finish
-from fairlane.worker import Order, WorkerEvent
+from fairlane.worker import Order, Sleeper, WorkerEvent
 
 T = TypeVar("T")
 
@@ -330,6 +330,66 @@ class AnnouncingSource(FakeSource):
     def subscribe(self, callback: Callable[[], None]) -> Callable[[], None]:
         self.subscribers.append(callback)
         return lambda: self.subscribers.remove(callback)
+
+
+class WatchedSource(FakeSource):
+    """Tells of what becomes claimable, as a change stream does, while `is_watched`."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.sleepers: list[Sleeper] = []
+        self.is_watched = True
+        self.watches = 0
+        self.watching_fails_with: deque[Exception] = deque()
+
+    def publish(self, group_id: str, event: Any = None, priority: int = 0) -> int:
+        seq = super().publish(group_id, event, priority)
+        self.tell(0.0)
+        return seq
+
+    def park(self, group_id: str, delay: float, priority: int = 0) -> None:
+        """Publish to a group that is due in so many seconds, and tell nobody."""
+        super().publish(group_id, priority=priority)
+        self.groups[group_id].available_at = now() + delay
+
+    def tell(self, delay: float) -> None:
+        for sleeper in self.sleepers if self.is_watched else ():
+            sleeper.wake(delay)
+
+    def set_watched(self, is_watched: bool) -> None:
+        self.is_watched = is_watched
+        for sleeper in self.sleepers:
+            sleeper.watched(is_watched)
+
+    async def watch(self, sleeper: Sleeper) -> None:
+        self.watches += 1
+        await anyio.lowlevel.checkpoint()
+        if self.watching_fails_with:
+            raise self.watching_fails_with.popleft()
+        self.sleepers.append(sleeper)
+        sleeper.watched(self.is_watched)
+        try:
+            await anyio.sleep_forever()
+        finally:
+            self.sleepers.remove(sleeper)
+
+
+class ForeseeingSource(WatchedSource):
+    """Knows besides when the next group is due; `looks` are the moments at which it was asked."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.looks: list[float] = []
+
+    async def next_due(self, min_priority: int = 0) -> float | None:
+        self.looks.append(now())
+
+        def due() -> float | None:
+            times = [each.available_at for each in self.groups.values()]
+            return max(0.0, min(times) - now()) if times else None
+
+        found: list[float | None] = []
+        return await self._call("next_due", lambda: found.append(due()), lambda: found[0])
 
 
 class Record:

@@ -11,6 +11,7 @@ from fairlane.driver._connecting import close, connect
 from fairlane.driver._copying import copying
 from fairlane.driver._driver import Driver
 from fairlane.driver._explaining import Cost
+from fairlane.driver._watching import Changes, ChangeStream, OpenStream
 from fairlane.driver._writes import Delete, Insert, Upsert, Write
 
 __all__ = (
@@ -19,12 +20,15 @@ __all__ = (
     "RAW_BSON",
     "UNAUTHORIZED",
     "Change",
+    "ChangeStream",
+    "Changes",
     "Collection",
     "Cost",
     "Delete",
     "Document",
     "Driver",
     "Insert",
+    "OpenStream",
     "Sort",
     "Upsert",
     "Write",

@@ -10,7 +10,7 @@ from fairlane.driver._kinds import Kind
 __all__ = ("copying",)
 
 SMALL = {"maxPoolSize": 4, "minPoolSize": 0}
-"""It is for renewals: a few at a time, whatever the original may hold open."""
+"""It is for renewals, or for a stream: a few calls at a time, whatever the original may open."""
 
 NOT_COPIED = frozenset(
     {
@@ -25,8 +25,10 @@ NOT_COPIED = frozenset(
 )
 
 
-def copying(client: Any, kind: Kind) -> Callable[[], Any] | None:
+def copying(client: Any, kind: Kind, **changes: Any) -> Callable[[], Any] | None:
     """Return what opens a copy in the loop that calls it; None if this client cannot be copied.
+
+    `changes` are options of the copy that differ from those of the client, also from its URL's.
 
     PyMongo keeps what a client was made from, and copies clients by it itself, but says so nowhere
     in public: a version without it has its leases renewed through the original.
@@ -36,7 +38,13 @@ def copying(client: Any, kind: Kind) -> Callable[[], Any] | None:
     made_from = getattr(client.delegate if kind == "motor" else client, "_init_kwargs", None)
     if not isinstance(made_from, dict):
         return None
-    options = {key: value for key, value in made_from.items() if _is_copied(key)} | SMALL
+    changed = {key.lower() for key in changes}
+    copied = {
+        key: value
+        for key, value in made_from.items()
+        if _is_copied(key) and key.lower() not in changed
+    }
+    options = copied | SMALL | changes
     return lambda: pymongo.AsyncMongoClient(**options)
 
 

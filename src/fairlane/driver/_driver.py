@@ -15,7 +15,9 @@ from fairlane.driver._bson import BSON, MOCK_BSON, Document
 from fairlane.driver._cancelling import guarded
 from fairlane.driver._codes import COMMAND_NOT_FOUND
 from fairlane.driver._collection import Change, Collection, Sort, as_single
+from fairlane.driver._copying import copying
 from fairlane.driver._kinds import kind_of
+from fairlane.driver._watching import UNHURRIED, OpenStream, Stream
 from fairlane.driver._writes import Write
 from fairlane.errors import ConfigurationError
 
@@ -48,6 +50,11 @@ class Driver:
     def keeps_bytes(self) -> bool:
         """Whether documents can be written as the bytes that they were encoded to."""
         return self.kind != "mongomock"
+
+    def watching(self, db_name: str) -> OpenStream | None:
+        """Return what makes a stream of this database's changes; None if there is no way to."""
+        opens = copying(self.client, self.kind, **UNHURRIED)
+        return None if opens is None else lambda: Stream(opens(), db_name)
 
     def collection(self, db_name: str, name: str) -> Collection:
         raw = self.client.get_database(db_name).get_collection(

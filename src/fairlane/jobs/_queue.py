@@ -72,6 +72,8 @@ class AsyncJobQueue(Product):
         hint: which index claims of some types name: "by_type", "by_priority", or "adaptive": which
             of them costs less, as measured now and then by `reconcile`.
         ensure_indexes: create missing indexes at first use; False for a user without that right.
+        wakeups: let worker pools be woken by a change stream, where the server has those (a replica
+            set); False leaves them to their polls.
 
     Raises:
         ConfigurationError: naming the argument and what is allowed.
@@ -84,7 +86,7 @@ class AsyncJobQueue(Product):
     _OPTIONS = frozenset(
         {
             *("prefix", "clock", "partitions", "strategy", "lease", "max_attempts"),
-            *("keep_done", "keep_failed", "hint", "ensure_indexes"),
+            *("keep_done", "keep_failed", "hint", "ensure_indexes", "wakeups"),
         }
     )
     WEEK = timedelta(days=7)
@@ -104,6 +106,7 @@ class AsyncJobQueue(Product):
         keep_failed: Seconds | None = WEEK,
         hint: Hint = "adaptive",
         ensure_indexes: bool = True,
+        wakeups: bool = True,
     ) -> None:
         setup = checked_setup(
             db_name=db_name,
@@ -112,6 +115,7 @@ class AsyncJobQueue(Product):
             partitions=partitions,
             strategy=strategy,
             ensure_indexes=ensure_indexes,
+            wakeups=wakeups,
         )
         self._lease = checks.positive_seconds("lease", lease)
         self._max_attempts = checks.count("max_attempts", max_attempts)

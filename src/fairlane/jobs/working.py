@@ -1,12 +1,13 @@
 """The side of a job queue that a worker pool works on: for `fairlane.worker`, not for programs."""
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Protocol
+from typing import Any, Protocol
 
 from pymongo.errors import PyMongoError
 
+from fairlane.announcing import Sleeper
 from fairlane.errors import JobLost
 from fairlane.jobs._claim import Claimer, Request
 from fairlane.jobs._definition import Definition
@@ -72,6 +73,11 @@ class WorkingSide:
         self.lease = lease
         self.subscribe = subscribe
         self.separate = separate
+
+    @property
+    def watch(self) -> Callable[[Sleeper], Coroutine[Any, Any, None]] | None:
+        """What tells a sleeper of all jobs that become claimable, of whatever type."""
+        return self._store.watch
 
     def now(self) -> float:
         """Return the server's time in epoch seconds, without asking."""

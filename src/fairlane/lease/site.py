@@ -3,19 +3,21 @@
 import asyncio
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, fields, replace
 from inspect import iscoroutinefunction
-from typing import ClassVar, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from pymongo.errors import PyMongoError
 
-from fairlane import schema
+from fairlane import checks, schema
+from fairlane.announcing import Sleeper
 from fairlane.clock import Clock, ServerClock, uptime
 from fairlane.driver import Collection, Driver, copying
 from fairlane.errors import ConfigurationError, describe
 from fairlane.lease.settings import REREAD, Partitioning, Settings, partition_count
 from fairlane.lease.strategy import Leaser, Strategy, checked_strategy
+from fairlane.lease.watching import Member, Watch, watch_of
 
 __all__ = ("Setup", "Site", "checked_setup")
 
@@ -35,6 +37,7 @@ class Setup:
         clock: returns epoch seconds; None for the server's time.
         partitions: None for what is stored.
         ensure_indexes: whether to create missing ones.
+        wakeups: whether to watch for what others make claimable.
     """
 
     db_name: str
@@ -43,6 +46,7 @@ class Setup:
     partitions: int | None
     strategy: Strategy
     ensure_indexes: bool
+    wakeups: bool
 
 
 def checked_setup(
@@ -53,6 +57,7 @@ def checked_setup(
     partitions: int | None,
     strategy: Strategy,
     ensure_indexes: bool,
+    wakeups: bool,
 ) -> Setup:
     """Return a setup; raises `ConfigurationError` naming the first bad argument."""
     if partitions is not None:
@@ -68,6 +73,7 @@ def checked_setup(
         partitions=partitions,
         strategy=checked_strategy(strategy),
         ensure_indexes=ensure_indexes,
+        wakeups=checks.flag("wakeups", wakeups),
     )
 
 
@@ -93,6 +99,7 @@ class Site(ABC):
         self._ensure_indexes = setup.ensure_indexes
         self._is_ready = False
         self._starting = asyncio.Lock()
+        self._watch: Watch | None = None
         driver.on_disconnect = self._disconnected
 
     @property
@@ -114,6 +121,16 @@ class Site(ABC):
         )
         options = {each.name: getattr(setup, each.name) for each in fields(setup)}
         return None if opens is None else lambda: product(opens(), **options)
+
+    @property
+    def watch(self) -> Callable[[Sleeper], Coroutine[Any, Any, None]] | None:
+        """What tells of all that becomes claimable here, until cancelled; None if it is off."""
+        return self._tell if self.setup.wakeups else None
+
+    async def _tell(self, sleeper: Sleeper) -> None:
+        self._watch = watch = watch_of(self.driver, self.setup.db_name)
+        if watch is not None:
+            await watch.tell(Member(collection=self.leased.name, sleeper=sleeper, clock=self.clock))
 
     async def ready(self) -> None:
         """Learn the server's time, the settings and the indexes, once; a failure is not kept.

@@ -163,6 +163,14 @@ class MongoTransport(BlockingProduct[AsyncMongoTransport[E]], Generic[E]):
         """Return the first unsettled messages of a group without leasing it."""
         return self._call(lambda t: t.peek(group_id, limit))
 
+    def next_due(self, min_priority: int = 0) -> float | None:
+        """Return in how many seconds a group is due, 0 for now; None if there is no group.
+
+        A leased group is due when its lease runs out. Cheap: it reads one entry of the index for
+        each priority and partition.
+        """
+        return self._call(lambda t: t.next_due(min_priority))
+
     def stats(self) -> TransportStats:
         """Count groups, messages and dead letters; exact when nothing moves meanwhile."""
         return self._call(lambda t: t.stats())

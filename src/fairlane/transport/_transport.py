@@ -20,6 +20,7 @@ from fairlane.transport._claim import Claimer
 from fairlane.transport._dead import Burial, DeadLetters
 from fairlane.transport._delivery import Delivery
 from fairlane.transport._floors import Floors
+from fairlane.transport._outlook import Outlook
 from fairlane.transport._placing import Placer
 from fairlane.transport._publish import Publisher
 from fairlane.transport._reading import GroupReader
@@ -55,6 +56,8 @@ class AsyncMongoTransport(Product, Generic[E]):
             `math.inf` puts new groups always first.
         codec: maps events of your own type to BSON values and back.
         ensure_indexes: create missing indexes at first use; False for a user without that right.
+        wakeups: let worker pools be woken by a change stream, where the server has those (a replica
+            set); False leaves them to their polls.
 
     Raises:
         ConfigurationError: naming the argument and what is allowed.
@@ -65,7 +68,10 @@ class AsyncMongoTransport(Product, Generic[E]):
     """
 
     _OPTIONS = frozenset(
-        {"prefix", "clock", "partitions", "strategy", "new_group_credit", "codec", "ensure_indexes"}
+        {
+            *("prefix", "clock", "partitions", "strategy", "new_group_credit", "codec"),
+            *("ensure_indexes", "wakeups"),
+        }
     )
 
     def __init__(
@@ -80,6 +86,7 @@ class AsyncMongoTransport(Product, Generic[E]):
         new_group_credit: Seconds = 60.0,
         codec: Codec[E] | None = None,
         ensure_indexes: bool = True,
+        wakeups: bool = True,
     ) -> None:
         setup = checked_setup(
             db_name=db_name,
@@ -88,6 +95,7 @@ class AsyncMongoTransport(Product, Generic[E]):
             partitions=partitions,
             strategy=strategy,
             ensure_indexes=ensure_indexes,
+            wakeups=wakeups,
         )
         self._store = Store(Driver(client), setup)
         super().__init__(self._store)
@@ -111,6 +119,7 @@ class AsyncMongoTransport(Product, Generic[E]):
             dead=self._dead,
         )
         self._claimer = Claimer(store, reader, delivery)
+        self._outlook = Outlook(store)
         self._placer = Placer(store)
         self._repairer = Repairer(store, self._dead, self._placer)
         self._view = View(store, payload, self._dead)
@@ -146,6 +155,16 @@ class AsyncMongoTransport(Product, Generic[E]):
             connect_timeout=connect_timeout,
             options=options,
         )
+
+    async def next_due(self, min_priority: int = 0) -> float | None:
+        """Return in how many seconds a group is due, 0 for now; None if there is no group.
+
+        A leased group is due when its lease runs out. Cheap: it reads one entry of the index for
+        each priority and partition.
+        """
+        floor = checks.priority("min_priority", min_priority)
+        await self._store.ready()
+        return await self._outlook.next_due(floor)
 
     async def publish(
         self, group_id: str, event: E, priority: int = 0, *, message_id: str | None = None

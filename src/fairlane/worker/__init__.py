@@ -6,17 +6,21 @@ from fairlane.worker.events import EventKind, Listener, WorkerEvent
 from fairlane.worker.pool import WorkerPool
 from fairlane.worker.source import (
     Announcing,
+    Foreseeing,
     Order,
     Reconcilable,
     Repairable,
     Separable,
     SeparateSource,
+    Sleeper,
     Source,
+    Watchable,
 )
 
 __all__ = (
     "Announcing",
     "EventKind",
+    "Foreseeing",
     "Handler",
     "Health",
     "Listener",
@@ -25,8 +29,10 @@ __all__ = (
     "Repairable",
     "Separable",
     "SeparateSource",
+    "Sleeper",
     "Source",
     "State",
+    "Watchable",
     "WorkerEvent",
     "WorkerPool",
 )

@@ -1,9 +1,8 @@
 """Get leases for the free handler slots, and rest while there is nothing to claim."""
 
-import logging
 import math
-import random
 from collections.abc import Callable, Coroutine, Sequence
+from functools import partial
 from typing import Any, Generic
 
 import anyio
@@ -12,39 +11,14 @@ from fairlane.worker._cancellation import contained
 from fairlane.worker._health import Vitals
 from fairlane.worker._held import Held
 from fairlane.worker._outage import Outage, is_hopeless
+from fairlane.worker._resting import Rest, wake_all
 from fairlane.worker._settings import Settings
-from fairlane.worker._work import W, WorkSource
+from fairlane.worker._work import Foresee, W, WorkSource
 
-__all__ = ("Bell", "Fetching")
-
-logger = logging.getLogger(__name__)
-
-JITTER = 0.2
+__all__ = ("Fetching",)
 
 MOST = 64
 """So many are claimed together at most: the heads of all have to arrive before one is handled."""
-
-
-class Bell:
-    """Wakes one sleeper for each ring. A ring that nobody hears is kept for the next who comes."""
-
-    def __init__(self) -> None:
-        self._rings = anyio.Semaphore(0, fast_acquire=True)
-
-    def ring(self) -> None:
-        if not self._rings.value:
-            self._rings.release()
-
-    def hush(self) -> None:
-        """Forget a kept ring: what it told of is about to be looked for."""
-        if self._rings.value:
-            self._rings.acquire_nowait()
-
-    async def wait(self) -> None:
-        await self._rings.acquire()
-
-    def wake_all(self) -> None:
-        _wake_all(self._rings)
 
 
 class Fetching(Generic[W]):
@@ -65,9 +39,9 @@ class Fetching(Generic[W]):
         self._stopping = stopping
         self._give_back = give_back
         self._slots = anyio.Semaphore(settings.concurrency)
-        self._bell = Bell()
+        self.rest = Rest(settings.poll_interval, vitals, stopping=stopping)
+        self._foresee = None if source.foresee is None else partial(self._look, source.foresee)
         self._outage = Outage("claiming", vitals)
-        self._is_polling = False
         self.hopeless: Exception | None = None
 
     async def fetch(self, start: Callable[[Held[W]], None]) -> None:
@@ -88,7 +62,7 @@ class Fetching(Generic[W]):
 
     def free_slot(self) -> None:
         self._slots.release()
-        self._bell.ring()  # the group of the message that is done may be claimable again
+        self.rest.bell.ring()  # the group of the message that is done may be claimable again
 
     def _take_more_slots(self) -> int:
         """Take this claimer's share of the slots that are free besides; return how many."""
@@ -106,19 +80,20 @@ class Fetching(Generic[W]):
 
     def look_again(self) -> None:
         """Something may be claimable; do not sleep over it."""
-        self._bell.ring()
+        self.rest.bell.ring()
 
     def wake_all(self) -> None:
         """Let every fetcher see that it is to stop."""
-        _wake_all(self._slots)
-        self._bell.wake_all()
+        wake_all(self._slots)
+        self.rest.bell.wake_all()
 
     async def _claim(self, n: int) -> list[Held[W]]:
         asked_at = anyio.current_time()
-        self._bell.hush()
+        self.rest.claim_begins()
         with self._vitals.polling():
             leased = await contained(self._source.claim(n))
         self._outage.end()
+        self.rest.claim_ends(len(leased))
         now = anyio.current_time()
         return [Held(work, asked_at=asked_at, now=now) for work in leased]
 
@@ -131,7 +106,7 @@ class Fetching(Generic[W]):
                 for each in held:
                     group.start_soon(self._give_back, each)
         else:
-            self._bell.ring()  # where some were, there may be more
+            self.rest.bell.ring()  # where some were, there may be more
             for each in held:
                 start(each)
 
@@ -144,20 +119,15 @@ class Fetching(Generic[W]):
             await self._stopping.wait()
 
     async def _rest(self) -> None:
-        """Sleep until the bell rings; one of all sleepers also wakes up to poll."""
         if self._stopping.is_set():  # meanwhile: the call that wakes all sleepers is over
             return
-        if self._is_polling:
-            await self._bell.wait()
-            return
-        self._is_polling = True
         try:
-            with anyio.move_on_after(self._settings.poll_interval * random.uniform(1, 1 + JITTER)):
-                await self._bell.wait()
-        finally:
-            self._is_polling = False
+            await self.rest.until_reason(self._foresee)
+        except Exception as error:
+            await self._recover(error)
 
-
-def _wake_all(semaphore: anyio.Semaphore) -> None:
-    for _ in range(semaphore.statistics().tasks_waiting):
-        semaphore.release()
+    async def _look(self, foresee: Foresee) -> float | None:
+        with self._vitals.polling():
+            due = await contained(foresee())
+        self._outage.end()
+        return due

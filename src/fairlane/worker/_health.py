@@ -21,10 +21,13 @@ class Health:
             claims, renewals, repairs or settlements fail, or a claim has waited for three
             `poll_interval` and five seconds, and none was answered meanwhile; `draining` after
             `stop()`; `stopped` before and after `run()`.
-        last_poll_at: when the source last answered a claim, by this machine's clock; None if never.
+        last_poll_at: when the source last answered a claim, or said when the next group is due, by
+            this machine's clock; None if never.
         last_poll_age: seconds since then.
         running: handlers at work.
         leased: leases in hand: handlers at work, and settlements under way.
+        is_watched: whether a change stream tells the pool of new work at the moment. Where it does
+            not, the pool finds what others publish by its polls.
     """
 
     state: State
@@ -32,6 +35,7 @@ class Health:
     last_poll_age: float | None
     running: int
     leased: int
+    is_watched: bool = False
 
 
 class Vitals:
@@ -46,6 +50,7 @@ class Vitals:
         self._polled: tuple[datetime, float] | None = None
         self._running = 0
         self._leased = 0
+        self.is_watched = False
 
     @property
     def has_polled(self) -> bool:
@@ -73,6 +78,9 @@ class Vitals:
             self._polls -= 1
         self._waits_since = monotonic()
         self._polled = datetime.now(UTC), self._waits_since
+
+    def watch(self, is_watched: bool) -> None:
+        self.is_watched = is_watched
 
     def fail(self, what: str) -> None:
         self._failing.add(what)
@@ -104,6 +112,7 @@ class Vitals:
             last_poll_age=None if polled is None else monotonic() - polled[1],
             running=self._running,
             leased=self._leased,
+            is_watched=self.is_watched,
         )
 
     def _state(self) -> State:

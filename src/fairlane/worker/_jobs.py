@@ -28,7 +28,7 @@ from fairlane.worker._job_outcome import (
 from fairlane.worker._load import Load
 from fairlane.worker._outcome import Outcome
 from fairlane.worker._settings import Settings
-from fairlane.worker._work import Chore, Hold, Separate
+from fairlane.worker._work import Chore, Foresee, Hold, Separate, TellSleeper
 from fairlane.worker.events import EventKind
 
 __all__ = ("JobHooks", "JobSide", "JobSource", "LeasedJob")
@@ -47,6 +47,9 @@ class JobSide(HistorySide, Protocol):
 
     @property
     def separate(self) -> Callable[[], Renewing] | None: ...
+
+    @property
+    def watch(self) -> TellSleeper | None: ...
 
     async def open(self, definitions: Sequence[Definition]) -> None: ...
     async def claim(self, demand: Demand, n: int) -> list[Job]: ...
@@ -113,6 +116,8 @@ class Started:
 class JobSource:
     takes_many = True
     repair: Chore | None = None
+    foresee: Foresee | None = None
+    """By no index: the priorities of jobs are any numbers, so all jobs would have to be read."""
 
     def __init__(
         self,
@@ -146,6 +151,10 @@ class JobSource:
     def separate(self) -> Callable[[], Separate[LeasedJob]] | None:
         opens = self._side.separate
         return None if opens is None else partial(_separate, opens)
+
+    @property
+    def watch(self) -> TellSleeper | None:
+        return self._side.watch
 
     async def _reconcile(self) -> object:
         return await self._side.reconcile()

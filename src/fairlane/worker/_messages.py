@@ -11,16 +11,18 @@ from fairlane.retry import Reject, Retry, Snooze
 from fairlane.worker._calling import Handler
 from fairlane.worker._outcome import ACK, Outcome, after_failure, before_delivery, reason_of
 from fairlane.worker._settings import Settings
-from fairlane.worker._work import Chore, Hold, Separate
+from fairlane.worker._work import Chore, Foresee, Hold, Separate, TellSleeper
 from fairlane.worker.events import EventKind
 from fairlane.worker.source import (
     Announcing,
+    Foreseeing,
     ManyClaiming,
     Reconcilable,
     Repairable,
     Separable,
     SeparateSource,
     Source,
+    Watchable,
     keeps_tracebacks,
 )
 
@@ -106,6 +108,16 @@ class Messages(Generic[E]):
     def separate(self) -> Callable[[], Separate[LeasedMessage[E]]] | None:
         opens = self._source.separate if isinstance(self._source, Separable) else None
         return None if opens is None else partial(_separate, opens)
+
+    @property
+    def watch(self) -> TellSleeper | None:
+        return self._source.watch if isinstance(self._source, Watchable) else None
+
+    @property
+    def foresee(self) -> Foresee | None:
+        if not isinstance(self._source, Foreseeing):
+            return None
+        return partial(self._source.next_due, self._settings.min_priority)
 
     async def claim(self, n: int) -> Sequence[LeasedMessage[E]]:
         visibility = self._settings.visibility

@@ -24,7 +24,7 @@ from fairlane.worker._renewal_thread import renewing
 from fairlane.worker._settings import Settings
 from fairlane.worker._settling import Settling
 from fairlane.worker._switch import Switch
-from fairlane.worker._work import Chore, W, WorkSource
+from fairlane.worker._work import Chore, TellSleeper, W, WorkSource
 from fairlane.worker.events import Reporter
 
 __all__ = ("Run",)
@@ -37,6 +37,9 @@ CLAIM_SECONDS = 1.0
 An `AsyncMongoTransport` that hears nothing from its server takes two seconds to end then
 (`fairlane.shield.DEADLINE`): an idle pool is gone after three.
 """
+
+WATCH_SECONDS = 10.0
+"""So long after a fault the source is watched again."""
 
 REPAIR_SECONDS = 10.0
 RECONCILE_SECONDS = 60.0
@@ -56,6 +59,7 @@ class Run(Generic[W]):
         self._vitals = vitals
         self._report = report
         self._stopping = anyio.Event()
+        self._watching = anyio.CancelScope()
         self._renewals: Renewals[W] = Renewals(vitals)
         self._settling = Settling(source, vitals, report)
         self._fetching = Fetching(
@@ -100,12 +104,15 @@ class Run(Generic[W]):
             for _ in range(self._settings.claimers):
                 claims.start_soon(self._fetching.fetch, start)
             self._start_maintenance(claims)
+            if self._source.watch is not None:
+                claims.start_soon(self._watch, self._source.watch)
             with self._announced():
                 await self._stopping.wait()
             self._drain(work, claims.cancel_scope)
 
     def _drain(self, work: anyio.CancelScope, claims: anyio.CancelScope) -> None:
         self._vitals.drain()
+        self._watching.cancel()
         now = anyio.current_time()
         work.deadline = now + self._settings.drain_timeout
         claims.deadline = now + CLAIM_SECONDS
@@ -123,6 +130,8 @@ class Run(Generic[W]):
         finally:
             self._renewals.discard(held)
             self._source.let_go(held.work)
+            if held.lost is None and held.outcome.delay:
+                self._fetching.rest.wake(held.outcome.delay)
             self._fetching.free_slot()
 
     async def _carry(self, held: Held[W]) -> None:
@@ -158,6 +167,22 @@ class Run(Generic[W]):
             else:
                 outage.end()
                 delay = _jittered(seconds)
+
+    async def _watch(self, tell: TellSleeper) -> None:
+        """Let the source tell what others make claimable, once the pool has rested.
+
+        Errors of the server are none of this: the source bears them.
+        """
+        with self._watching:
+            await self._fetching.rest.has_begun.wait()
+            while True:
+                try:
+                    await contained(tell(self._fetching.rest))
+                except Exception:
+                    logger.exception("nobody watches the source for %g s", WATCH_SECONDS)
+                    await anyio.sleep(WATCH_SECONDS)
+                else:
+                    return
 
     async def _is_stopped_within(self, delay: float) -> bool:
         with anyio.move_on_after(delay):

@@ -65,7 +65,7 @@ class Settings:
             backoff=checked_policy("backoff", backoff),
             poll_interval=checks.positive_seconds("poll_interval", poll_interval),
             drain_timeout=checks.seconds("drain_timeout", drain_timeout),
-            signals=_flag("signals", signals),
+            signals=checks.flag("signals", signals),
         )
 
 
@@ -80,10 +80,4 @@ def _worker_id(value: str | None) -> str:
 def _order(value: Order) -> Order:
     if value not in ("fair", "priority"):
         raise ConfigurationError(f'order must be "fair" or "priority", not {value!r}')
-    return value
-
-
-def _flag(name: str, value: bool) -> bool:
-    if not isinstance(value, bool):
-        raise ConfigurationError(f"{name} must be True or False, not {value!r}")
     return value

@@ -9,9 +9,18 @@ from typing import Any
 
 import anyio
 
+from fairlane.announcing import Sleeper
 from fairlane.errors import describe
 from fairlane.worker._outcome import Outcome
-from fairlane.worker._work import Chore, Hold, Separate, Work, WorkSource
+from fairlane.worker._work import (
+    Chore,
+    Foresee,
+    Hold,
+    Separate,
+    TellSleeper,
+    Work,
+    WorkSource,
+)
 from fairlane.worker.events import EventKind
 
 __all__ = ("Together",)
@@ -84,6 +93,17 @@ class Together:
         opens = {part: part.separate for part in self._parts}
         known = {part: open_it for part, open_it in opens.items() if open_it is not None}
         return partial(_separate, known) if len(known) == len(opens) else None
+
+    @property
+    def watch(self) -> TellSleeper | None:
+        known = [tell for tell in (part.watch for part in self._parts) if tell is not None]
+        return partial(_watch_all, known, len(self._parts)) if known else None
+
+    @property
+    def foresee(self) -> Foresee | None:
+        foresees = [part.foresee for part in self._parts]
+        known = [foresee for foresee in foresees if foresee is not None]
+        return partial(_first_of, known) if len(known) == len(foresees) else None
 
     async def claim(self, n: int) -> Sequence[PartsWork]:
         """Lease up to `n` pieces from the first part that has some.
@@ -173,6 +193,34 @@ async def _try_to(open_it: Callable[[], Awaitable[object]]) -> None:
         await open_it()
     except Exception as error:
         logger.debug("a part cannot be opened for its renewals: %s", describe(error, 300))
+
+
+async def _first_of(foresees: Sequence[Foresee]) -> float | None:
+    """Return in how many seconds the first of several has something due."""
+    dues = [due for each in foresees if (due := await each()) is not None]
+    return min(dues, default=None)
+
+
+async def _watch_all(tells: Sequence[TellSleeper], parts: int, sleeper: Sleeper) -> None:
+    watched: set[Sleeper] = set()
+    async with anyio.create_task_group() as group:
+        for tell in tells:
+            group.start_soon(tell, PartSleeper(sleeper, watched, parts))
+
+
+class PartSleeper:
+    """The sleeper of one of several parts: it is watched as long as all parts are."""
+
+    def __init__(self, sleeper: Sleeper, watched: set[Sleeper], parts: int) -> None:
+        self.wake = sleeper.wake
+        self.look_soon = sleeper.look_soon
+        self._sleeper = sleeper
+        self._watched = watched
+        self._parts = parts
+
+    def watched(self, is_watched: bool) -> None:
+        (self._watched.add if is_watched else self._watched.discard)(self)
+        self._sleeper.watched(len(self._watched) == self._parts)
 
 
 def _all(chores: Sequence[Chore | None]) -> Chore | None:

@@ -7,12 +7,29 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
+from fairlane.announcing import Sleeper
 from fairlane.worker._outcome import Outcome
 from fairlane.worker.events import EventKind
 
-__all__ = ("Chore", "ExtendMany", "Hold", "Separate", "W", "Work", "WorkSource")
+__all__ = (
+    "Chore",
+    "ExtendMany",
+    "Foresee",
+    "Hold",
+    "Separate",
+    "TellSleeper",
+    "W",
+    "Work",
+    "WorkSource",
+)
 
 Chore = Callable[[], Coroutine[Any, Any, object]]
+
+Foresee = Callable[[], Coroutine[Any, Any, float | None]]
+"""Returns in how many seconds something is due, 0 for now; None if there is nothing."""
+
+TellSleeper = Callable[[Sleeper], Coroutine[Any, Any, None]]
+"""Tells of all that becomes claimable until cancelled; returns if it cannot."""
 
 
 class Work(Protocol):
@@ -98,6 +115,14 @@ class WorkSource(Protocol[W]):
     @property
     def separate(self) -> Callable[[], Separate[W]] | None:
         """What opens connections of its own in the event loop that calls it; None without such."""
+        ...
+
+    @property
+    def watch(self) -> TellSleeper | None: ...
+
+    @property
+    def foresee(self) -> Foresee | None:
+        """What an idle pool asks instead of claiming, at the price of a read."""
         ...
 
     async def claim(self, n: int) -> Sequence[W]:

@@ -88,7 +88,9 @@ class WorkerPool(Generic[E]):
         backoff: a `Backoff`, which says when a failed message is delivered again, or a dict of them
             by exception type, in which None means the dead letters at once.
         poll_interval: seconds between two looks for work when there is none (up to a fifth
-            longer). Publishes through the same source, and handlers that end, are seen at once.
+            longer). Publishes through the same source, and handlers that end, are seen at once, and
+            so is what others publish while a change stream tells of it: then a pool of a transport
+            looks less and less often, each ten seconds or ten intervals at least.
         drain_timeout: seconds that running handlers may still take after `stop()`. Those left are
             cancelled (a thread is left alone) and their leases given back, the attempt not counted.
         signals: let SIGINT and SIGTERM call `stop()`; a second one cancels the handlers.

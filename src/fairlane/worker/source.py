@@ -1,22 +1,26 @@
 """What a worker pool needs of the thing it takes leases from."""
 
 import inspect
-from collections.abc import Callable, Sequence
-from typing import Literal, Protocol, runtime_checkable
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, Literal, Protocol, runtime_checkable
 
+from fairlane.announcing import Sleeper
 from fairlane.checks import is_async
 from fairlane.errors import ConfigurationError
 from fairlane.model import E, Lease
 
 __all__ = (
     "Announcing",
+    "Foreseeing",
     "ManyClaiming",
     "Order",
     "Reconcilable",
     "Repairable",
     "Separable",
     "SeparateSource",
+    "Sleeper",
     "Source",
+    "Watchable",
     "checked_source",
     "keeps_tracebacks",
     "oddity_of",
@@ -119,6 +123,29 @@ class Separable(Protocol[E]):
     @property
     def separate(self) -> Callable[[], SeparateSource[E]] | None:
         """What opens one in the running event loop; None where there is nothing to connect to."""
+        ...
+
+
+@runtime_checkable
+class Watchable(Protocol):
+    """A source that can tell of all that becomes claimable, whoever made it so."""
+
+    @property
+    def watch(self) -> Callable[[Sleeper], Coroutine[Any, Any, None]] | None:
+        """What tells a sleeper, until it is cancelled; None where that is switched off.
+
+        It returns if it never can, and bears all else. The pool polls in any case, less often while
+        it is told that everything is `watched`.
+        """
+        ...
+
+
+@runtime_checkable
+class Foreseeing(Protocol):
+    """A source that knows when the next group is due; an idle pool asks it instead of claiming."""
+
+    async def next_due(self, min_priority: int = 0) -> float | None:
+        """Return in how many seconds, 0 for now; None if there is nothing at all."""
         ...
 
 
