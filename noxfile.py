@@ -32,6 +32,7 @@ TINY_BENCHMARKS = (
     ("contention", *TINY_CONTENTION, "--processes", "2"),
     ("contention", *TINY_CONTENTION, "--processes", "1", "--product", "jobs", "--batch", "8"),
     ("bulk_enqueue", "--jobs", "40", "--schedulers", "3"),
+    ("wakeup", "--messages", "5", "--idle", "1", "--ways", "stream"),
     ("contention_model", "--claimers", "4", "--depth", "200"),
 )
 SHIPPED = ("fairlane/py.typed", "fairlane/cli/demo/sample.jsonl")
