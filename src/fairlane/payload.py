@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import Any, Generic, Protocol, TypeVar, cast
 
 import bson
-from bson.errors import BSONError
+from bson.errors import BSONError, InvalidDocument
 from bson.raw_bson import RawBSONDocument
 
 from fairlane import schema
@@ -13,7 +13,7 @@ from fairlane.driver import BSON, RAW_BSON, Document
 from fairlane.errors import ConfigurationError, PayloadError
 from fairlane.model import Message
 
-__all__ = ("Codec", "Payload", "as_bson", "plain", "stored")
+__all__ = ("Codec", "Payload", "as_bson", "as_read", "plain", "stored")
 
 E = TypeVar("E")
 
@@ -23,6 +23,11 @@ RESERVED_BYTES = 32 * 1024
 
 MAX_DEPTH = 96
 """Levels of nesting; MongoDB promises 100, with the message and its dead letter around it."""
+
+STORABLE = (
+    "str, int, float, bool, None, bytes, datetime, UUID, the types of `bson` such as Decimal128, "
+    "and lists and dicts of these"
+)
 
 CANNOT_ENCODE = (BSONError, LookupError, OverflowError, RecursionError, TypeError, ValueError)
 
@@ -85,6 +90,11 @@ def as_bson(name: str, value: Any, *, beside: int) -> Any:
     if data.count(b"\x03") + data.count(b"\x04") > MAX_DEPTH:
         _refuse_deep(name, value, MAX_DEPTH)
     return RawBSONDocument(data, RAW_BSON)[name]
+
+
+def as_read(name: str, value: Any) -> Any:
+    """Return the value as it comes back from BSON. Raises `PayloadError` as `as_bson` does."""
+    return bson.decode(_bytes(name, value), BSON)[name]
 
 
 def stored(document: Mapping[str, Any], *, as_bytes: bool) -> Mapping[str, Any]:
@@ -153,7 +163,14 @@ def _locate(path: str, value: Any, error: Exception) -> tuple[str, str]:
             _readable("v", child)
         except CANNOT_ENCODE as inner:
             return _locate(path + step, child, inner)
-    return path, f"{type(value).__name__}: {error}"
+    return path, _unstorable(value, error)
+
+
+def _unstorable(value: Any, error: Exception) -> str:
+    kind = type(value).__name__
+    if not isinstance(error, InvalidDocument) or isinstance(value, Mapping | list | tuple):
+        return f"{kind}: {error}"
+    return f"BSON has no {kind}; it has {STORABLE}"
 
 
 def _children(value: Any) -> Iterator[tuple[str, Any]]:
