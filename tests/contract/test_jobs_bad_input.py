@@ -100,7 +100,7 @@ async def test_type_that_is_no_text_is_refused_by_every_verb(
 
 
 async def test_type_must_be_given_for_each_of_many(queue: AsyncJobQueue) -> None:
-    enqueued = await queue.enqueue_many([1])
+    enqueued = await queue.enqueue_many([NewJob(1), NewJob(2, "t")])
     with pytest.raises(ConfigurationError, match="type must be a str"):
         raise_only(enqueued.errors)
 

@@ -10,6 +10,7 @@ from fairlane import (
     Execution,
     Job,
     JobContext,
+    JobQueue,
     Jobs,
     WorkerPool,
 )
@@ -34,6 +35,12 @@ async def send_email(ctx: JobContext, params: Email) -> None:
 
 @jobs.recurring("cleanup", cron="0 3 * * *", timezone="Europe/Berlin")
 async def cleanup(ctx: JobContext) -> None: ...
+
+
+def jobs_are_enqueued_without_an_event_loop(queue: JobQueue) -> None:
+    assert_type(send_email.enqueue(queue, Email(), delay=60), Enqueued)
+    assert_type(send_email.enqueue_many(queue, [Email()]), EnqueuedMany)
+    assert_type(jobs.enqueue(queue, "email.send", {}), Enqueued)
 
 
 async def jobs_run_in_a_pool(queue: AsyncJobQueue) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from mongomock_motor import AsyncMongoMockClient
 
-from fairlane import AsyncJobQueue, Duplicate, Job, Outcome
+from fairlane import AsyncJobQueue, ConfigurationError, Duplicate, Job, Outcome
 from fairlane.jobs import NewJob, Reclaimed
 from fairlane.testing import ManualClock
 
@@ -140,3 +140,37 @@ async def test_nothing_is_kept_that_is_not_to_be(clock: ManualClock) -> None:
     await queue.fail(await claimed(queue))
     await queue.ack_many(await queue.claim_many(5))
     assert await queue.total() == 0
+
+
+@pytest.mark.parametrize("on_duplicate", ["replace", "raise"])
+async def test_duplicates_of_a_job_without_a_key_cannot_be_met(
+    queue: AsyncJobQueue, on_duplicate: Any
+) -> None:
+    """They would all be stored, whatever was hoped for."""
+    with pytest.raises(ConfigurationError, match=f"'{on_duplicate}' needs a unique_key"):
+        await queue.enqueue(1, "t", on_duplicate=on_duplicate)
+    assert await queue.total() == 0
+
+
+@pytest.mark.parametrize("items", [[{}], [1, NewJob(2)]], ids=["payload", "several"])
+async def test_many_of_which_nobody_names_a_type_are_refused_together(
+    queue: AsyncJobQueue, items: list[Any]
+) -> None:
+    with pytest.raises(ConfigurationError, match="no item names a type"):
+        await queue.enqueue_many(items)
+    assert await queue.total() == 0
+
+
+async def test_item_without_a_type_beside_one_that_has_one_is_told_by_its_index(
+    queue: AsyncJobQueue,
+) -> None:
+    told = await queue.enqueue_many([1, NewJob(2, "t")])
+    assert (told.created, [index for index, _ in told.errors]) == (1, [0])
+
+
+@pytest.mark.parametrize(
+    ("given", "said"), [(30, "lease="), (["t"], r"claim\(\*types\)")], ids=["seconds", "list"]
+)
+async def test_claim_says_what_is_no_type(queue: AsyncJobQueue, given: Any, said: str) -> None:
+    with pytest.raises(ConfigurationError, match=said):
+        await queue.claim("t", given)

@@ -1,11 +1,11 @@
 """Types of jobs: what is refused when they are defined, and what they enqueue."""
 
 from collections.abc import Callable, Iterable
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
 import pytest
-from pydantic import BaseModel
+from pydantic import BaseModel, ConfigDict, Field, computed_field
 
 from fairlane import (
     Backoff,
@@ -259,3 +259,104 @@ def test_recurring_handler_gets_no_params(jobs: Jobs) -> None:
 def test_plain_functions_may_handle(jobs: Jobs) -> None:
     function: Callable[[Any, Any], None] = lambda ctx, params: None  # noqa: E731
     assert jobs.event("work")(function).name == "work"
+
+
+class Parcel(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    recipient: str = Field(alias="to")
+
+    @computed_field
+    def label(self) -> str:
+        return f"to {self.recipient}"
+
+
+class Pair(BaseModel):
+    model_config = ConfigDict(strict=True)
+
+    both: tuple[int, int]
+
+
+class OneWay(BaseModel):
+    name: str = Field(validation_alias="given_name")
+
+
+class Stay(BaseModel):
+    night: date
+
+
+class Blocking:
+    """A queue whose verbs return at once what became of the jobs."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[Any, str, dict[str, Any]]] = []
+
+    def enqueue(self, payload: Any, type: str, **options: Any) -> Enqueued:
+        self.calls.append((payload, type, options))
+        return Enqueued(id="1", created=True)
+
+    def enqueue_many(self, payloads: Iterable[Any], type: str) -> EnqueuedMany:
+        ids = tuple(str(each.payload) for each in payloads)
+        return EnqueuedMany(ids=ids, created=len(ids), skipped=0, replaced=0, errors=())
+
+
+@pytest.mark.parametrize("given", [{"to": "ann"}, Parcel(to="ann")], ids=["dict", "instance"])
+async def test_worker_reads_what_a_model_with_aliases_and_computed_fields_has_enqueued(
+    jobs: Jobs, queue: Queue, given: Any
+) -> None:
+    job = jobs.event("parcel", payload=Parcel)(handle)
+    await job.enqueue(queue, given)
+    assert job.definition.params(queue.calls[0][0]) == Parcel(to="ann")
+
+
+@pytest.mark.parametrize(
+    ("model", "given"), [(Pair, {"both": (1, 2)}), (OneWay, {"given_name": "ann"})]
+)
+def test_what_no_worker_could_read_is_refused_when_it_is_enqueued(
+    jobs: Jobs, queue: Queue, model: type[Any], given: Any
+) -> None:
+    job = jobs.event("work", payload=model)(handle)
+    with pytest.raises(PayloadError, match=f"a worker could not read it: {model.__name__}"):
+        job.enqueue(queue, given)
+
+
+def test_field_that_bson_cannot_hold_is_named_with_the_way_out(jobs: Jobs, queue: Queue) -> None:
+    job = jobs.event("stay", payload=Stay)(handle)
+    with pytest.raises(PayloadError, match=r"has no date; it has str.*field_serializer") as raised:
+        job.enqueue(queue, {"night": "2026-12-01"})
+    assert raised.value.path == "payload.night"
+
+
+def test_type_enqueues_into_a_blocking_queue_without_await(jobs: Jobs) -> None:
+    job, queue = jobs.event("work", priority=7, max_attempts=5)(handle), Blocking()
+    assert job.enqueue(queue, 1) == jobs.enqueue(queue, "work", 1) == Enqueued(id="1", created=True)
+    assert queue.calls == [(1, "work", {"priority": 7, "max_attempts": 5})] * 2
+
+
+def test_many_into_a_blocking_queue_are_told_with_those_refused(jobs: Jobs) -> None:
+    job = jobs.event("email", payload=Email)(handle)
+    told = job.enqueue_many(Blocking(), [{"copies": 1}, {"to": "ann"}])
+    assert [index for index, _ in told.errors] == [0]
+    assert told.ids == (None, "{'to': 'ann', 'copies': 1}")
+
+
+def test_what_is_no_queue_is_refused_at_the_call(jobs: Jobs, queue: Queue) -> None:
+    job: Any = jobs.event("work")(handle)
+    registry: Any = jobs
+    calls: list[Callable[[], Any]] = [
+        lambda: job.enqueue({"n": 1}, queue),
+        lambda: job.enqueue_many([1], queue),
+        lambda: job.enqueue(Queue, 1),
+        lambda: registry.enqueue("work", queue, {}),
+        lambda: job.enqueue(jobs, 1),
+        lambda: job.enqueue(job, 1),
+    ]
+    for call in calls:
+        with pytest.raises(ConfigurationError, match=r"the queue comes first, .*enqueue"):
+            call()
+
+
+def test_name_that_is_taken_is_told_with_the_place_where_it_is(jobs: Jobs) -> None:
+    jobs.event("work")(handle)
+    with pytest.raises(ConfigurationError, match=r"by handle, .*test_jobs_registry\.py:\d+"):
+        jobs.event("work")(handle)

@@ -3,6 +3,7 @@
 import os
 import socket
 from collections.abc import Iterable
+from datetime import timedelta
 from typing import Any
 
 from fairlane import checks
@@ -54,6 +55,13 @@ def several(name: str, values: Any) -> list[Any]:
 
 
 def types(values: tuple[object, ...]) -> tuple[str, ...]:
+    for each in values:
+        if isinstance(each, list | tuple | set | frozenset):
+            raise ConfigurationError("types are given one by one: unpack them, claim(*types)")
+        if isinstance(each, int | float | timedelta):
+            raise ConfigurationError(
+                f"types must be str, not {each!r}: the seconds of the lease go to lease="
+            )
     return tuple(dict.fromkeys(job_type("types", each) for each in values))
 
 

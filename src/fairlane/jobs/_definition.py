@@ -1,31 +1,48 @@
 """Definitions: what an application says once about a type of jobs."""
 
+import inspect
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from functools import partial
+from typing import Any, Protocol, TypeVar
 
 from fairlane import checks
-from fairlane.errors import PayloadError
+from fairlane.errors import ConfigurationError, PayloadError
 from fairlane.jobs._arguments import job_type, several
 from fairlane.jobs._drafts import NewJob, checked_priority
 from fairlane.jobs._params import checked_model, dumped, validated
 from fairlane.jobs._schedule import Misfire, Schedule, is_missed
-from fairlane.jobs.model import Enqueued, EnqueuedMany, Job
+from fairlane.jobs.model import EnqueuedMany, Job
 from fairlane.retry import RetryPolicy, checked_policy
 
-__all__ = ("Definition", "EnqueuingQueue", "EventJob", "RecurringJob", "checked_definition")
+__all__ = (
+    "Definition",
+    "EnqueuingQueue",
+    "EventJob",
+    "One",
+    "RecurringJob",
+    "checked_definition",
+    "checked_queue",
+)
 
 RECURRING_ATTEMPTS = 3
 
 
-class EnqueuingQueue(Protocol):
-    """What a definition needs of a queue; `AsyncJobQueue` is one."""
+One = TypeVar("One", covariant=True)
+Many = TypeVar("Many", covariant=True)
+
+
+class EnqueuingQueue(Protocol[One, Many]):
+    """What a definition needs of a queue: an `AsyncJobQueue`, or a blocking `JobQueue`.
+
+    `One` and `Many` are what its verbs return: of the one an awaitable, of the other the thing.
+    """
 
     @property
-    def enqueue(self) -> Callable[..., Awaitable[Enqueued]]: ...
+    def enqueue(self) -> Callable[..., One]: ...
 
     @property
-    def enqueue_many(self) -> Callable[..., Awaitable[EnqueuedMany]]: ...
+    def enqueue_many(self) -> Callable[..., Many]: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,27 +144,43 @@ class _Defined:
 
 
 class EventJob(_Defined):
-    """A type of jobs that are enqueued; what `@jobs.event(...)` makes of a handler."""
+    """A type of jobs that are enqueued; what `@jobs.event(...)` makes of a handler.
 
-    async def enqueue(self, queue: EnqueuingQueue, params: Any = None, **options: Any) -> Enqueued:
+    Called, it is the handler. Its verbs do what those of the queue do that they are given: of an
+    `AsyncJobQueue` they are awaited, of a `JobQueue` they block.
+
+    Attributes:
+        name: the type of the jobs.
+        definition: what was said about it.
+
+    Example:
+        >>> await send_email.enqueue(queue, {"to": "ann"}, delay=60)
+        >>> send_email.enqueue(blocking_queue, {"to": "ann"}, delay=60)
+    """
+
+    def enqueue(self, queue: EnqueuingQueue[One, Any], params: Any = None, **options: Any) -> One:
         """Enqueue a job of this type. The options are those of `AsyncJobQueue.enqueue`.
 
         `params` is an instance of the payload model, or what the model makes one of. Priority and
-        `max_attempts` are those of the type unless given.
+        `max_attempts` are those of the type unless given. Returns what the queue returns: an
+        awaitable of `Enqueued`, or with a `JobQueue` that itself.
 
         Raises:
             PayloadError: the model refused it, or BSON cannot hold it; nothing was written.
+            ConfigurationError: the first argument is no queue, or as the queue does.
         """
+        checked_queue(queue, "enqueue(queue, params)")
         payload = dumped(self.definition.model, params)
         given = {name: value for name, value in options.items() if value is not None}
-        return await queue.enqueue(payload, self.name, **{**self._defaults(), **given})
+        return queue.enqueue(payload, self.name, **{**self._defaults(), **given})
 
-    async def enqueue_many(self, queue: EnqueuingQueue, items: Iterable[Any]) -> EnqueuedMany:
+    def enqueue_many(self, queue: EnqueuingQueue[Any, Many], items: Iterable[Any]) -> Many:
         """Enqueue many: each item is `params`, or a `NewJob` with options of its own.
 
         One that the model refuses does not keep the others from being stored: its error is in
-        `errors`, with its index.
+        `errors`, with its index. Returns what the queue returns, as `enqueue` does.
         """
+        checked_queue(queue, "enqueue_many(queue, items)")
         jobs: dict[int, NewJob] = {}
         refused: dict[int, Exception] = {}
         for index, item in enumerate(several("items", items)):
@@ -155,11 +188,13 @@ class EventJob(_Defined):
                 jobs[index] = self.new(item)
             except PayloadError as error:
                 refused[index] = error
-        told = await queue.enqueue_many(list(jobs.values()), self.name)
-        return _with_refused(told, tuple(jobs), refused)
+        told: Any = queue.enqueue_many(list(jobs.values()), self.name)
+        mend = partial(_with_refused, places=tuple(jobs), refused=refused)
+        mended: Any = _later(told, mend) if inspect.isawaitable(told) else mend(told)
+        return mended  # type: ignore[no-any-return]
 
     def new(self, item: Any) -> NewJob:
-        """Return a valid job for `enqueue_many` of a queue: also of a blocking `JobQueue`.
+        """Return a valid job of this type for `enqueue_many` of a queue, among those of others.
 
         `item` is `params`, or a `NewJob` with options of its own.
 
@@ -186,7 +221,32 @@ class EventJob(_Defined):
 
 
 class RecurringJob(_Defined):
-    """A job that runs again and again; what `@jobs.recurring(...)` makes of a handler."""
+    """A job that runs again and again; what `@jobs.recurring(...)` makes of a handler.
+
+    Called, it is the handler. Nobody enqueues it: the first pool that starts with it does.
+
+    Attributes:
+        name: of the job, and the type of its record.
+        definition: what was said about it.
+    """
+
+
+def checked_queue(queue: object, call: str) -> None:
+    """Refuse what has no `enqueue` and `enqueue_many` of a queue; `call` is how it is done."""
+    verbs = ("enqueue", "enqueue_many")
+    is_queue = all(callable(getattr(queue, verb, None)) for verb in verbs)
+    if is_queue and not isinstance(queue, type | EventJob):
+        return
+    given = f"the class {queue.__name__}" if isinstance(queue, type) else type(queue).__name__
+    raise ConfigurationError(
+        f"the queue comes first, {call}: an open AsyncJobQueue or JobQueue, not {given}"
+    )
+
+
+async def _later(
+    told: Awaitable[EnqueuedMany], mend: Callable[[EnqueuedMany], EnqueuedMany]
+) -> EnqueuedMany:
+    return mend(await told)
 
 
 def _with_refused(

@@ -1,5 +1,6 @@
 """Jobs to be enqueued, checked before anything is written."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Literal
@@ -14,8 +15,10 @@ __all__ = (
     "NewJob",
     "OnDuplicate",
     "checked_defaults",
+    "checked_key",
     "checked_on_duplicate",
     "checked_priority",
+    "checked_types",
     "with_defaults",
 )
 
@@ -72,6 +75,24 @@ def checked_on_duplicate(value: OnDuplicate) -> OnDuplicate:
     if value not in ON_DUPLICATE:
         raise ConfigurationError(f"on_duplicate must be one of {ON_DUPLICATE}, not {value!r}")
     return value
+
+
+def checked_key(job: NewJob, on_duplicate: OnDuplicate) -> None:
+    """Refuse to look for duplicates of a job that can have none: they would all be stored."""
+    if job.unique_key is None and on_duplicate != "skip":
+        raise ConfigurationError(
+            f"on_duplicate={on_duplicate!r} needs a unique_key: jobs without one are never "
+            "duplicates, whatever their payloads"
+        )
+
+
+def checked_types(items: Iterable[Any], type: str | None) -> None:
+    """Refuse a call in which nobody names a type."""
+    named = [isinstance(item, NewJob) and item.type is not None for item in items]
+    if type is None and named and not any(named):
+        raise ConfigurationError(
+            "no item names a type: enqueue_many(payloads, type), or NewJob(payload, type) as items"
+        )
 
 
 def checked_defaults(defaults: NewJob) -> None:

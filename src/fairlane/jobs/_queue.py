@@ -16,7 +16,9 @@ from fairlane.jobs._drafts import (
     NewJob,
     OnDuplicate,
     checked_defaults,
+    checked_key,
     checked_on_duplicate,
+    checked_types,
     with_defaults,
 )
 from fairlane.jobs._enqueue import Enqueuer
@@ -182,7 +184,8 @@ class AsyncJobQueue(Product):
             unique_key: of which this type has one job at a time that has not ended.
             on_duplicate: if there is one: "skip" leaves it as it is, "replace" gives it this
                 payload, priority, time and number of attempts if nobody works on it, "raise"
-                raises. What is returned tells.
+                raises. What is returned tells. Without a `unique_key` nothing is a duplicate, so
+                only "skip" is allowed.
 
         Raises:
             ConfigurationError: a bad argument; nothing was written.
@@ -190,7 +193,7 @@ class AsyncJobQueue(Product):
             Duplicate: `on_duplicate` is "raise", and the key is taken.
         """
         job = NewJob(payload, type, priority, delay, run_at, max_attempts, unique_key)
-        checked_on_duplicate(on_duplicate)
+        checked_key(job, checked_on_duplicate(on_duplicate))
         draft = Draft.checked(job, max_attempts=self._max_attempts)
         await self._store.ready()
         enqueued = await self._enqueuer.enqueue(draft, on_duplicate)
@@ -213,15 +216,17 @@ class AsyncJobQueue(Product):
         Each item is a payload, or a `NewJob` with options of its own; the arguments are those of
         `enqueue`, for what the items leave out. A bad item does not keep the others from being
         stored: its error is in `errors`, with its index, and so is the `Duplicate` of one whose key
-        is taken if `on_duplicate` is "raise".
+        is taken if `on_duplicate` is "raise", which says nothing about items without a key.
 
         Raises:
-            ConfigurationError: a bad argument; nothing was written.
+            ConfigurationError: a bad argument, or nothing names a type; nothing was written.
         """
         checked_on_duplicate(on_duplicate)
         defaults = NewJob(None, type, priority, delay, run_at, max_attempts)
         checked_defaults(defaults)
-        drafts = [self._draft(item, defaults) for item in _arguments.several("payloads", payloads)]
+        items = _arguments.several("payloads", payloads)
+        checked_types(items, type)
+        drafts = [self._draft(item, defaults) for item in items]
         await self._store.ready()
         enqueued = await self._enqueuer.enqueue_many(drafts, on_duplicate)
         self._announcer.announce()

@@ -3,17 +3,19 @@
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from fairlane import checks
 from fairlane.checks import Seconds
 from fairlane.errors import ConfigurationError
 from fairlane.jobs._definition import (
     Definition,
     EnqueuingQueue,
     EventJob,
+    One,
     RecurringJob,
     checked_definition,
+    checked_queue,
 )
 from fairlane.jobs._schedule import Misfire, checked_misfire, checked_schedule
-from fairlane.jobs.model import Enqueued
 from fairlane.retry import RetryPolicy
 
 __all__ = ("Jobs",)
@@ -190,23 +192,32 @@ class Jobs:
 
         return register
 
-    async def enqueue(
-        self, queue: EnqueuingQueue, name: str, params: Any = None, **options: Any
-    ) -> Enqueued:
+    def enqueue(
+        self, queue: EnqueuingQueue[One, Any], name: str, params: Any = None, **options: Any
+    ) -> One:
         """Enqueue a job by the name of its type, as its own `enqueue` does.
 
         Raises:
-            ConfigurationError: nothing of this name was registered with `event`.
+            ConfigurationError: nothing of this name was registered with `event`, or as there.
         """
-        job = self._events.get(name)
+        checked_queue(queue, "jobs.enqueue(queue, name, params)")
+        job = self._events.get(checks.text("name", name))
         if job is None:
             known = ", ".join(map(repr, self._events)) or "none"
             raise ConfigurationError(f"no event job {name!r} is registered here, only {known}")
-        return await job.enqueue(queue, params, **options)
+        return job.enqueue(queue, params, **options)
 
     def _add(self, definition: Definition) -> Definition:
         name = definition.name
         if name in self._definitions:
-            raise ConfigurationError(f"a job named {name!r} is registered already")
+            first = _place(self._definitions[name].handler)
+            raise ConfigurationError(f"a job named {name!r} is registered already, {first}")
         self._definitions[name] = definition
         return definition
+
+
+def _place(handler: Callable[..., Any]) -> str:
+    """Say where a function is, for people."""
+    named = f"by {getattr(handler, '__qualname__', type(handler).__qualname__)}"
+    code = getattr(handler, "__code__", None)
+    return named if code is None else f"{named}, {code.co_filename}:{code.co_firstlineno}"

@@ -27,6 +27,16 @@ OF_TRANSPORTS = {
 }
 """Arguments that say nothing about jobs, and what they are when they are left out."""
 
+OF_TYPES = "each type of jobs says its own, @jobs.event(name, {}=...)"
+OF_JOBS = {
+    "visibility": OF_TYPES.format("lease"),
+    "min_priority": "a pool claims jobs of every priority",
+    "order": "jobs of higher priority always come first",
+    "batch": "a job is handled alone",
+    "max_attempts": OF_TYPES.format("max_attempts"),
+}
+"""What to do about jobs instead."""
+
 
 class Parts(tuple[Any, ...]):
     """Pairs of source and handler that one pool serves."""
@@ -37,14 +47,18 @@ def opener(source: Any, handler: Any, settings: Settings, hooks: JobHooks) -> Op
     parts = source if isinstance(source, Parts) else Parts([(source, handler)])
     if not any(_is_of_jobs(*part) for part in parts) and hooks != JobHooks():
         raise ConfigurationError("guard and on_exhausted are for jobs: leave them out")
-    if all(_is_of_jobs(*part) for part in parts) and settings.says_more_than(**OF_TRANSPORTS):
-        raise ConfigurationError(
-            f"{', '.join(OF_TRANSPORTS)} are for transports; the types of jobs say their own"
-        )
+    if all(_is_of_jobs(*part) for part in parts):
+        _refuse_of_transports(settings)
     openers = [_of_part(*part, settings=settings, hooks=hooks) for part in parts]
     if len(openers) == 1:
         return openers[0]
     return lambda: Together([each() for each in openers])
+
+
+def _refuse_of_transports(settings: Settings) -> None:
+    for name, default in OF_TRANSPORTS.items():
+        if settings.says_more_than(**{name: default}):
+            raise ConfigurationError(f"{name} is for transports: {OF_JOBS[name]}")
 
 
 def checked_parts(parts: Sequence[Any]) -> Parts:
