@@ -5,11 +5,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
+from typing import Any, cast
 
 from fairlane.checks import Seconds, fraction, seconds
 from fairlane.errors import ConfigurationError
 
 __all__ = (
+    "ANSWERS",
     "Backoff",
     "Discard",
     "Fail",
@@ -17,8 +19,10 @@ __all__ = (
     "Retry",
     "RetryPolicy",
     "Snooze",
+    "as_answer",
     "backoff_for",
     "checked_policy",
+    "heed",
 )
 
 
@@ -180,3 +184,30 @@ class Discard(Exception):
     def __init__(self, reason: str = "discarded by the handler") -> None:
         self.reason = reason
         super().__init__(reason)
+
+
+ANSWERS: tuple[type[Retry], type[Snooze], type[Reject], type[Discard]] = (
+    Retry,
+    Snooze,
+    Reject,
+    Discard,
+)
+"""What a handler answers by raising it."""
+
+
+def as_answer(value: object) -> object:
+    """Return an answer that was given as its class as `raise` would make it of it."""
+    is_class = isinstance(value, type) and issubclass(value, ANSWERS)
+    return cast("Callable[[], object]", value)() if is_class else value
+
+
+def heed(result: Any) -> Any:
+    """Return what a handler has returned; an answer is raised, since as a result it would be lost.
+
+    Raises:
+        Retry, Snooze, Reject, Discard: that was the result.
+    """
+    answer = as_answer(result)
+    if isinstance(answer, ANSWERS):
+        raise answer
+    return result

@@ -145,6 +145,59 @@ def test_on_error_that_fails_itself_leaves_the_default_and_is_logged(
     assert any("on_error" in entry.message for entry in caplog.records)
 
 
+RETURNED: dict[str, tuple[Any, str]] = {
+    "retry": (Retry(7), "nacked"),
+    "fail": (Fail("bad"), "dead_lettered"),
+    "class": (Reject, "dead_lettered"),
+    "discard": (Discard(), "acked"),
+}
+
+
+@pytest.mark.parametrize("name", RETURNED)
+@pytest.mark.parametrize("is_async", [True, False], ids=["async", "plain"])
+def test_answer_that_a_handler_returns_counts_as_raised(name: str, is_async: bool) -> None:
+    """As a result it would be lost: the job would be done."""
+
+    @in_virtual_time
+    async def scenario() -> None:
+        scene, (answer, ending) = Scene(), RETURNED[name]
+
+        async def wait(ctx: JobContext, params: Any) -> Any:
+            return answer
+
+        scene.jobs.event("work")(wait if is_async else lambda ctx, params: wait(ctx, params))
+        scene.side.add("work")
+        async with scene.pool():
+            await scene.record.until(ending)
+        told = [event for event in scene.record.events if event.kind == "handler_failed"]
+        assert len(told) == 1
+
+    scenario()
+
+
+@pytest.mark.parametrize("answer", [Fail, Discard, Retry])
+def test_on_error_may_return_the_class_of_its_answer_as_raise_takes_it(answer: Any) -> None:
+    @in_virtual_time
+    async def scenario() -> None:
+        ending = {Fail: "dead_lettered", Discard: "acked", Retry: "nacked"}[answer]
+        asked = await Scene().outcome(ValueError(), on_error=lambda error, ctx: answer)
+        assert asked == [ending]
+
+    scenario()
+
+
+def test_wrong_answer_of_on_error_is_logged_with_its_job(caplog: pytest.LogCaptureFixture) -> None:
+    @in_virtual_time
+    async def scenario() -> None:
+        await Scene().outcome(ValueError("bad"), on_error=lambda error, ctx: "later")
+
+    with caplog.at_level(logging.ERROR, logger="fairlane.worker._jobs"):
+        scenario()
+    (line,) = [each.message for each in caplog.records if "on_error" in each.message]
+    assert "job work-0 of type 'work'" in line
+    assert "not 'later'" in line
+
+
 @in_virtual_time
 async def test_on_error_is_not_asked_about_an_answer_of_the_handler() -> None:
     scene, asked = Scene(), list[Any]()

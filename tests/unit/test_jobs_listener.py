@@ -343,14 +343,17 @@ async def test_stale_jobs_of_its_type_are_put_back_now_and_then() -> None:
     [(Discard("enough"), "ack"), (Fail("no"), "fail"), (Reject("no"), "fail"), (Retry(7), "nack")],
     ids=str,
 )
+@pytest.mark.parametrize("is_raised", [True, False], ids=["raised", "returned"])
 @in_virtual_time
 async def test_answers_of_handlers_are_those_that_pools_know(
-    *, answer: Exception, verb: str
+    *, answer: Exception, verb: str, is_raised: bool
 ) -> None:
     queue = Queue(["a"])
 
-    async def handle(_: Job) -> None:
-        raise answer
+    async def handle(_: Job) -> object:
+        if is_raised:
+            raise answer
+        return answer
 
     await listen(queue, handle, 5)
     told = {name: queue.told(name) for name in ("ack", "nack", "fail")}

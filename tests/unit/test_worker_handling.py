@@ -148,6 +148,22 @@ async def test_reject_goes_to_the_dead_letters_at_once() -> None:
 
 
 @in_virtual_time
+async def test_answer_that_a_handler_returns_counts_as_raised() -> None:
+    source, record = FakeSource(), Record()
+    seq = source.publish("g")
+    answers = [Retry(3), Reject("never")]
+
+    async def handle(lease: Lease[Any]) -> Any:
+        return answers.pop(0)
+
+    async with WorkerPool(source, handle, on_event=record):
+        assert (await record.until("nacked")).delay == 3
+        await record.until("dead_lettered")
+
+    assert source.dead == [(seq, "never")]
+
+
+@in_virtual_time
 async def test_message_whose_workers_died_is_not_delivered_again() -> None:
     source, record = FakeSource(), Record()
     seq = source.publish("g")

@@ -19,7 +19,7 @@ from fairlane.jobs._claim import Claimer, Request
 from fairlane.jobs._settle import Settler
 from fairlane.jobs._upkeep import Upkeep
 from fairlane.jobs.model import Job
-from fairlane.retry import Backoff, Discard, Fail, Reject, Retry, Snooze
+from fairlane.retry import Backoff, Discard, Fail, Reject, Retry, Snooze, heed
 from fairlane.shield import DEADLINE, outlast
 
 __all__ = ("Handler", "Listener", "Pace")
@@ -154,12 +154,11 @@ class Listener:
     async def _call(self, job: Job) -> None:
         try:
             if is_async(self._handler):
-                working: Any = self._handler(job)
-                await working
-                return
-            result: Any = await _in_thread(partial(self._handler, job))
-            if inspect.isawaitable(result):  # a plain function around a coroutine
-                await result
+                result: Any = self._handler(job)
+            else:
+                result = await _in_thread(partial(self._handler, job))
+            # Of a plain function, too: it may be one around a coroutine.
+            heed(await result if inspect.isawaitable(result) else result)
         except asyncio.CancelledError as error:
             if _is_cancelled():
                 raise

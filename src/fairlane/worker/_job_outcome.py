@@ -7,10 +7,9 @@ from fairlane.jobs import Definition, Job
 from fairlane.retry import Backoff, Discard, Reject, Retry, RetryPolicy, Snooze, backoff_for
 from fairlane.worker._outcome import Outcome, delay_of, reason_of
 
-__all__ = ("ANSWERS", "Answer", "JobOutcome", "Label", "after_error", "refusal", "succeeded")
+__all__ = ("Answer", "JobOutcome", "Label", "after_error", "refusal", "succeeded")
 
 Answer = Retry | Snooze | Reject | Discard
-ANSWERS = (Retry, Snooze, Reject, Discard)
 
 Label = Literal["success", "retry", "failed", "discarded", "released"]
 

@@ -10,21 +10,14 @@ from typing import Any, Protocol
 import anyio
 
 from fairlane.checks import is_async
-from fairlane.errors import PayloadError, describe
+from fairlane.errors import PayloadError
 from fairlane.jobs import Definition, Job, JobContext
 from fairlane.jobs.working import Demand, Renewing
-from fairlane.retry import Fail
+from fairlane.retry import ANSWERS, Fail, as_answer, heed
 from fairlane.worker._cancellation import contained
 from fairlane.worker._hooks import Guard, GuardRefused, Hook, Stay, called, guarded, told
 from fairlane.worker._job_history import ExecutionLog, HistorySide
-from fairlane.worker._job_outcome import (
-    ANSWERS,
-    Answer,
-    JobOutcome,
-    after_error,
-    refusal,
-    succeeded,
-)
+from fairlane.worker._job_outcome import Answer, JobOutcome, after_error, refusal, succeeded
 from fairlane.worker._load import Load
 from fairlane.worker._outcome import Outcome
 from fairlane.worker._settings import Settings
@@ -37,6 +30,8 @@ logger = logging.getLogger(__name__)
 
 GUARD_SECONDS = 1.0
 """A job that its guard refused rests so long at least, or for `poll_interval`."""
+
+WRONG_ANSWER = "on_error of %s must return Retry, Snooze, Discard, Fail or None, not %.300r"
 
 
 class JobSide(HistorySide, Protocol):
@@ -203,7 +198,7 @@ class JobSource:
         definition, started = self._of(work), self._started.get(work.token)
         answer = error if isinstance(error, ANSWERS) else None
         if answer is None and definition.on_error is not None and started is not None:
-            answer = await _asked(definition.on_error, error, started.context)
+            answer = await _asked(definition.on_error, error, started.context, work.name)
         policy, now = self._settings.backoff, self._side.now()
         return after_error(error, answer, work.job, definition, policy=policy, now=now)
 
@@ -270,8 +265,8 @@ class JobSource:
 async def _run(definition: Definition, context: JobContext, hold: Hold, stay: Stay | None) -> Any:
     call = partial(definition.handler, *_arguments(definition, context))
     if is_async(definition.handler):
-        return await call()
-    return await hold.in_thread(call if stay is None else stay.around(call))
+        return heed(await call())
+    return heed(await hold.in_thread(call if stay is None else stay.around(call)))
 
 
 def _arguments(definition: Definition, context: JobContext) -> tuple[Any, ...]:
@@ -297,17 +292,16 @@ def _separate(opens: Callable[[], Renewing]) -> Separate[LeasedJob]:
     return Separate(queue.__aenter__, extend, queue.close)
 
 
-async def _asked(on_error: Hook, error: BaseException, context: JobContext) -> Answer | None:
+async def _asked(
+    on_error: Hook, error: BaseException, context: JobContext, name: str
+) -> Answer | None:
     """Return what the application answers to an error; None if it has nothing good to say."""
     try:
-        answer = await contained(called(on_error, error, context))
+        answer = as_answer(await contained(called(on_error, error, context)))
     except Exception:
-        logger.exception("on_error raised; the job goes the way of one without on_error")
+        logger.exception("on_error of %s raised; it goes the way of one without on_error", name)
         return None
     if answer is None or isinstance(answer, ANSWERS):
         return answer
-    logger.error(
-        "on_error must return Retry(), Snooze(), Discard(), Fail() or None, not %s",
-        describe(error, 300),
-    )
+    logger.error(WRONG_ANSWER, name, answer)
     return None

@@ -7,7 +7,7 @@ from typing import Any, Generic
 
 from fairlane.checks import is_async
 from fairlane.model import E, Lease, LeaseSignal, Progress
-from fairlane.retry import Reject, Retry, Snooze
+from fairlane.retry import Reject, Retry, Snooze, heed
 from fairlane.worker._calling import Handler
 from fairlane.worker._outcome import ACK, Outcome, after_failure, before_delivery, reason_of
 from fairlane.worker._settings import Settings
@@ -137,11 +137,10 @@ class Messages(Generic[E]):
     async def handle(self, work: LeasedMessage[E], hold: Hold) -> Outcome:
         lease = replace(work.lease, lost=LeaseSignal(hold), _progress=work.progress)
         if self._is_async:
-            answer = self._handler(lease)
-            assert answer is not None
-            await answer
+            answer: Any = self._handler(lease)
+            heed(await answer)
         else:
-            await hold.in_thread(partial(self._handler, lease))
+            heed(await hold.in_thread(partial(self._handler, lease)))
         return ACK
 
     async def judge(self, work: LeasedMessage[E], error: BaseException) -> Outcome:
