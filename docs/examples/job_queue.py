@@ -31,7 +31,6 @@ async def main() -> None:
 
         stats = await queue.stats()
         print("ready", stats.ready, "delayed", stats.delayed, "done", stats.done)
-        await queue.drop()
 
 
 asyncio.run(main())

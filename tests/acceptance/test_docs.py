@@ -32,11 +32,12 @@ SECONDS = 45
 
 @dataclass(frozen=True)
 class Run:
-    """How an example is run: as a script or by pytest, what is typed, whether SIGTERM ends it."""
+    """How an example is run: as a script or by pytest, what is typed, which signal ends it."""
 
     prints: tuple[str, ...] = ()
     typed: str = ""
     stop_after: str | None = None
+    by: signal.Signals = signal.SIGTERM
     by_pytest: bool = False
 
 
@@ -69,6 +70,7 @@ RUNS = {
     "job_listen.py": Run(
         prints=("sent to ann attempt 1", "sent to bob attempt 1"),
         stop_after="sent to bob attempt 1\n",
+        by=signal.SIGINT,
     ),
     "blocking_jobs.py": Run(prints=("sent to ann", "delayed 1 done 1")),
     "blocking_threads.py": Run(prints=("done 4",)),
@@ -146,7 +148,8 @@ def prepare(fairlane_url: str, tmp_path: Path) -> Prepare:
     """Copy an example, with this test's server and database in place of the documented ones."""
 
     def prepare(name: str) -> Path:
-        source = (EXAMPLES / name).read_text().replace('"app"', f'"docs_{uuid.uuid4().hex[:12]}"')
+        database = f'"docs_{uuid.uuid4().hex[:12]}"'
+        source = re.sub('"(app|shop)"', database, (EXAMPLES / name).read_text())
         copy = tmp_path / f"test_{name}"
         copy.write_text(source.replace(DOCUMENTED_URL, fairlane_url))
         return copy
@@ -167,6 +170,12 @@ def test_every_example_is_run() -> None:
 def test_every_example_stands_on_a_page() -> None:
     pages = "".join(page.read_text() for page in [ROOT / "README.md", *DOCS.rglob("*.md")])
     assert [path.name for path in EXAMPLES.glob("*.py") if path.name not in pages] == []
+
+
+def test_no_example_drops_what_a_reader_has() -> None:
+    """A reader runs them on a database of an own, too."""
+    examples = [path.read_text() for path in EXAMPLES.glob("*.py")]
+    assert not any(re.search(r"\.(drop|clear|purge)\(", source) for source in examples)
 
 
 def test_pages_contain_no_python_of_their_own() -> None:
@@ -313,11 +322,11 @@ def _pytest(script: Path) -> list[str]:
 
 
 def _output(command: list[str], environment: dict[str, str], run: Run) -> tuple[int, str]:
-    """Run to the end, or send SIGTERM as soon as `stop_after` has been printed."""
+    """Run to the end, or send the signal as soon as `stop_after` has been printed."""
     with _started(command, environment) as process:
         output = "".join(_until(process, run.stop_after))
         if run.stop_after is not None:
-            process.send_signal(signal.SIGTERM)
+            process.send_signal(run.by)
         output += process.communicate(run.typed, timeout=SECONDS)[0]
     return process.returncode, output
 
