@@ -116,6 +116,7 @@ RUNS = {
     "partitions.py": Run(prints=("claimed order-42",)),
     "fencing.py": Run(prints=("worker-2 writes: True", "worker-1 writes: False")),
     "testing_your_code.py": Run(prints=("1 passed",), by_pytest=True),
+    "testing_jobs.py": Run(prints=("1 passed",), by_pytest=True),
     "manual_clock.py": Run(prints=("1 passed",), by_pytest=True),
 }
 ORDER = Visit(

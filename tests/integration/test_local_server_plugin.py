@@ -23,6 +23,10 @@ async def test_transport(fairlane_transport, fairlane_url, time):
     assert (await fairlane_transport.stats()).messages == 0
     await fairlane_transport.publish("group", time)
 
+@pytest.mark.asyncio
+async def test_queue(fairlane_queue):
+    assert (await fairlane_queue.enqueue(1, "t")).created
+
 def test_databases_are_dropped(fairlane_url):
     with MongoClient(fairlane_url) as client:
         assert not [n for n in client.list_database_names() if n.startswith("fairlane_test_")]
@@ -42,17 +46,18 @@ def run_pytest(folder: Path, *options: str, url: str) -> str:
     return ended.stdout
 
 
-def test_gives_a_url_and_transports_on_fresh_databases(tmp_path: Path, local_url: str) -> None:
+def test_gives_a_url_and_products_on_fresh_databases(tmp_path: Path, local_url: str) -> None:
     output = run_pytest(tmp_path, url=local_url)
 
-    assert "4 passed" in output, output
+    assert "5 passed" in output, output
 
 
-def test_only_the_transport_needs_pytest_asyncio(tmp_path: Path, local_url: str) -> None:
+def test_only_transport_and_queue_need_pytest_asyncio(tmp_path: Path, local_url: str) -> None:
     output = run_pytest(tmp_path, "-p", "no:asyncio", "-k", "not dropped", url=local_url)
 
     assert "1 passed" in output, output
-    assert "needs pytest-asyncio: pip install pytest-asyncio" in output
+    for fixture in ("fairlane_transport", "fairlane_queue"):
+        assert f"`{fixture}` needs pytest-asyncio: pip install pytest-asyncio" in output
 
 
 @pytest.fixture(scope="module")

@@ -4,7 +4,7 @@
 own; without it a local server is started (extra `server`, or `mongod` on the PATH).
 
 `fairlane_transport`: an `AsyncMongoTransport` on a database of its own, dropped after the test.
-Needs pytest-asyncio.
+`fairlane_queue`: an `AsyncJobQueue`, in the same way. Both need pytest-asyncio.
 """
 
 import os
@@ -12,7 +12,9 @@ from collections.abc import Iterator
 
 import pytest
 
-__all__ = ("fairlane_transport", "fairlane_url")
+__all__ = ("fairlane_queue", "fairlane_transport", "fairlane_url")
+
+NEEDS = "the fixture `{}` needs pytest-asyncio: pip install pytest-asyncio"
 
 
 @pytest.fixture(scope="session")
@@ -31,7 +33,13 @@ def fairlane_url() -> Iterator[str]:
 @pytest.fixture
 def fairlane_transport() -> None:
     """Stand in for the real fixture, which `pytest_configure` puts over this one."""
-    pytest.fail("the fixture `fairlane_transport` needs pytest-asyncio: pip install pytest-asyncio")
+    pytest.fail(NEEDS.format("fairlane_transport"))
+
+
+@pytest.fixture
+def fairlane_queue() -> None:
+    """Stand in for the real fixture, as the one of the transport does."""
+    pytest.fail(NEEDS.format("fairlane_queue"))
 
 
 def pytest_configure(config: pytest.Config) -> None:
