@@ -1,6 +1,8 @@
+from functools import partial
 from typing import Annotated
 
 import uvicorn
+from anyio import from_thread
 from fastapi import Depends, FastAPI
 
 from fairlane import AsyncJobQueue, JobContext, Jobs, WorkerPool
@@ -27,6 +29,13 @@ app = FastAPI(lifespan=work)
 async def register(name: str, queue: Queue) -> dict[str, bool]:
     added = await welcome.enqueue(queue, {"to": name}, unique_key=name)
     return {"new": added.created}
+
+
+@app.post("/users/{name}/reminder", status_code=202)
+def remind(name: str, queue: Queue) -> dict[str, bool]:
+    """A plain `def` runs in a thread, and the queue in the event loop of the application."""
+    enqueue = partial(welcome.enqueue, queue, {"to": name}, unique_key=f"{name}:reminder")
+    return {"new": from_thread.run(enqueue).created}
 
 
 if __name__ == "__main__":

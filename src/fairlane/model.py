@@ -75,7 +75,11 @@ class Hold(Protocol):
 
 
 class LeaseSignal:
-    """Tells that a lease is lost, as an event does; `is_set` is safe in any thread."""
+    """Tells that a lease is lost, as an event does: `lease.lost`, and `ctx.lease_lost` of a job.
+
+    `is_set` is safe in any thread; it is what a handler that runs in one looks at between its
+    steps. `wait` is for coroutines.
+    """
 
     __slots__ = ("_hold",)
 

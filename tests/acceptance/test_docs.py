@@ -49,6 +49,8 @@ class Visit:
     event: object
     answer: object
     prints: str
+    more: tuple[str, ...] = ()
+    """Paths that answer the same."""
 
 
 RUNS = {
@@ -73,6 +75,13 @@ RUNS = {
         by=signal.SIGINT,
     ),
     "blocking_jobs.py": Run(prints=("sent to ann", "delayed 1 done 1")),
+    "blocking_types.py": Run(
+        prints=(
+            "pending priority 5 attempts 4",
+            "{'number': 7, 'currency': 'EUR', 'due': '2030-01-31', 'total': '9.90'}",
+            "cancelled True",
+        )
+    ),
     "blocking_threads.py": Run(prints=("done 4",)),
     "pool.py": Run(
         prints=("shipped order-42 2000", "shipped order-42 20"), stop_after="shipped order-42 20\n"
@@ -129,7 +138,11 @@ WEB_APPS = {
     "fastapi_app.py": ORDER,
     "aiohttp_app.py": ORDER,
     "fastapi_jobs.py": Visit(
-        path="/users/ann", event=None, answer={"new": True}, prints="welcomed ann\n"
+        path="/users/ann",
+        event=None,
+        answer={"new": True},
+        prints="welcomed ann\n",
+        more=("/users/ann/reminder",),
     ),
     "web_lifespans.py": Visit(
         path="/orders/42", event=None, answer={"seq": 1}, prints="open: AsyncJobQueue\n"
@@ -260,8 +273,9 @@ def test_web_application_handles_what_is_posted_and_stops_on_sigterm(
     script = prepare(name)
     script.write_text(script.read_text().replace("8080", str(port)))
     with _started([sys.executable, str(script)], environment) as process:
-        answer = _post(process, f"http://127.0.0.1:{port}{visit.path}", visit.event)
-        assert answer == visit.answer
+        for path in (visit.path, *visit.more):
+            answer = _post(process, f"http://127.0.0.1:{port}{path}", visit.event)
+            assert answer == visit.answer
         assert visit.prints in _until(process, visit.prints)
         process.send_signal(signal.SIGTERM)
         process.communicate(timeout=SECONDS)

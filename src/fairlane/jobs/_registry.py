@@ -27,7 +27,8 @@ class Jobs:
     Handlers are `async def`, or plain functions, which run in threads. What they raise decides:
     nothing is an ack; `Retry(delay)` starts the job again, as any other error does after the
     back-off of its type; `Reject(reason)` or `Fail(reason)` lets it fail at once; `Discard(reason)`
-    ends it as if it were done. When no attempt is left, an error or a `Retry` lets it fail.
+    ends it as if it were done. One of these that is returned counts as raised. When no attempt is
+    left, an error or a `Retry` lets it fail.
 
     Other Parameters:
         priority: of its jobs; higher ones are claimed first.
@@ -39,8 +40,8 @@ class Jobs:
         retry: the `Backoff` after a failed attempt, or a dict of them by exception type (None:
             fail at once); by default that of the pool.
         on_error: `on_error(error, ctx)` returns `Retry`, `Discard` or `Fail`, or None for what
-            would have happened anyway; not asked about those four themselves. If it raises, that is
-            logged, and what would have happened anyway happens.
+            would have happened anyway; not asked about those four themselves. If it raises, or
+            returns something else, that is logged, and what would have happened anyway happens.
         on_stale: `on_stale(ctx)` hears that the lease was lost under the handler, or before it
             could be settled: the job may be running elsewhere. Its errors are logged.
         stale_priority: what the priority of such a job is lowered to, and of one whose worker died,
@@ -90,7 +91,9 @@ class Jobs:
             name: the type of the jobs.
             payload: a class with `model_validate` and `model_dump`, such as a pydantic model, by
                 which payloads are validated when they are enqueued and again when they are handled
-                (one that is refused then lets its job fail); None for plain BSON values.
+                (one that is refused then lets its job fail). What it dumps must be BSON, and what
+                it validates: pydantic's is asked for `by_alias` and `round_trip`. None for plain
+                BSON values.
 
         The other options are told at the class.
 
