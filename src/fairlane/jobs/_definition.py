@@ -223,7 +223,7 @@ class EventJob(_Defined):
 class RecurringJob(_Defined):
     """A job that runs again and again; what `@jobs.recurring(...)` makes of a handler.
 
-    Called, it is the handler. Nobody enqueues it: the first pool that starts with it does.
+    Called, it is the handler. Nobody enqueues it: the first pool that starts with it creates it.
 
     Attributes:
         name: of the job, and the type of its record.
