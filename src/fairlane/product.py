@@ -133,9 +133,13 @@ class Product(ABC):
         await self._site.ensure_indexes()
 
     async def close(self) -> None:
-        """Close the client if it was opened here, by a URL; may be called again."""
+        """Close the client if it was opened here, by a URL; may be called again.
+
+        Calls on its messages or jobs then raise `FairlaneError`.
+        """
         if self._owns_client:
             self._owns_client = False
+            self._site.close(type(self).__name__)
             await close(self._site.driver.client)
 
     def subscribe(self, callback: Callable[[], object]) -> Callable[[], None]:

@@ -14,6 +14,7 @@ from fairlane import (
     AsyncJobQueue,
     AsyncMongoTransport,
     ConfigurationError,
+    FairlaneError,
     JobQueue,
     Jobs,
     MongoTransport,
@@ -111,6 +112,15 @@ def test_blocking_client_is_refused_for_transport_and_queue_alike() -> None:
 def test_what_is_no_client_is_named(client: Any, said: str) -> None:
     with pytest.raises(ConfigurationError, match=f"{said}$"):
         kind_of(client)
+
+
+@pytest.mark.parametrize("owner", [AsyncJobQueue, AsyncMongoTransport])
+async def test_what_was_closed_says_so(owner: Any) -> None:
+    product = owner._owning(AsyncMongoMockClient())
+    await product.close()
+    for call in (product.stats, product.__aenter__):
+        with pytest.raises(FairlaneError, match=f"this {owner.__name__} has been closed"):
+            await call()
 
 
 @pytest.mark.parametrize("owner", [AsyncJobQueue, AsyncMongoTransport])

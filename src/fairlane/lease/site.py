@@ -14,7 +14,7 @@ from fairlane import checks, schema
 from fairlane.announcing import Sleeper
 from fairlane.clock import Clock, ServerClock, uptime
 from fairlane.driver import Collection, Driver, copying
-from fairlane.errors import ConfigurationError, describe
+from fairlane.errors import ConfigurationError, FairlaneError, describe
 from fairlane.lease.settings import REREAD, Partitioning, Settings, partition_count
 from fairlane.lease.strategy import Leaser, Strategy, checked_strategy
 from fairlane.lease.watching import Member, Watch, watch_of
@@ -98,6 +98,7 @@ class Site(ABC):
         self._reread_at = 0.0
         self._ensure_indexes = setup.ensure_indexes
         self._is_ready = False
+        self._closed_as: str | None = None
         self._starting = asyncio.Lock()
         self._watch: Watch | None = None
         driver.on_disconnect = self._disconnected
@@ -136,7 +137,15 @@ class Site(ABC):
         """Learn the server's time, the settings and the indexes, once; a failure is not kept.
 
         The settings are read again when they are `REREAD` seconds old.
+
+        Raises:
+            FairlaneError: it has been closed.
         """
+        if self._closed_as is not None:
+            raise FairlaneError(
+                f"this {self._closed_as} has been closed: open another one, and use it inside its "
+                "`async with` block"
+            )
         if self._is_ready and self._monotonic() < self._reread_at:
             return
         async with self._starting:
@@ -144,6 +153,10 @@ class Site(ABC):
                 await self._start()
             elif self._monotonic() >= self._reread_at:
                 await self._try_to_reread()
+
+    def close(self, name: str) -> None:
+        """Refuse what comes from now on; `name` is what was closed."""
+        self._closed_as = name
 
     async def _try_to_reread(self) -> None:
         """Go on by what is known if the settings cannot be read: leases have to be settled."""
