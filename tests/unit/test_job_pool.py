@@ -849,7 +849,7 @@ BAD_POOLS: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("name", BAD_POOLS)
 async def test_argument_that_says_nothing_about_jobs_is_refused(scene: Scene, name: str) -> None:
     scene.jobs.event("work")(handle)
-    with pytest.raises(ConfigurationError, match=name):
+    with pytest.raises(ConfigurationError, match=f"^{name} "):
         scene.pool(**BAD_POOLS[name])
 
 
