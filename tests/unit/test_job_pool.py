@@ -168,7 +168,8 @@ def test_answer_that_a_handler_returns_counts_as_raised(name: str, is_async: boo
         scene.jobs.event("work")(wait if is_async else lambda ctx, params: wait(ctx, params))
         scene.side.add("work")
         async with scene.pool():
-            await scene.record.until(ending)
+            with anyio.fail_after(60):
+                await scene.record.until(ending)
         told = [event for event in scene.record.events if event.kind == "handler_failed"]
         assert len(told) == 1
 

@@ -157,8 +157,9 @@ async def test_answer_that_a_handler_returns_counts_as_raised() -> None:
         return answers.pop(0)
 
     async with WorkerPool(source, handle, on_event=record):
-        assert (await record.until("nacked")).delay == 3
-        await record.until("dead_lettered")
+        with anyio.fail_after(60):
+            assert (await record.until("nacked")).delay == 3
+            await record.until("dead_lettered")
 
     assert source.dead == [(seq, "never")]
 
