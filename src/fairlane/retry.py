@@ -59,7 +59,7 @@ class Backoff:
         return full * (1.0 - self.jitter * random.random())
 
 
-RetryPolicy = Backoff | Mapping[type[BaseException], Backoff | None]
+RetryPolicy = Backoff | Mapping[type[Any], Backoff | None]
 """A back-off for all errors, or one for each kind of them: the nearest base class of an error
 decides. None is for errors that are not worth another attempt. Kinds that nobody names are retried
 with the standard back-off."""
