@@ -478,8 +478,8 @@ class AsyncJobQueue(Product):
 
         A job is acked when the handler returns or raises `Discard`, fails when it raises `Fail` or
         `Reject`, and is nacked with its error when it raises anything else: after the delay of a
-        `Retry`, else after the back-off. Leases
-        are renewed meanwhile, those of jobs that wait for their turn too; a handler whose lease is
+        `Retry`, else after the back-off. An answer that is returned counts as raised. Leases are
+        renewed meanwhile, those of jobs that wait for their turn too; a handler whose lease is
         lost is cancelled. Cancelled, it gives back what it has not settled, uncounted: also a job
         whose plain function then still runs to its end, which will be repeated. Errors of
         the database are logged, and it goes on. Local enqueues are seen at once.

@@ -41,9 +41,9 @@ class WorkerPool(Generic[E]):
     A handler that returns has acknowledged its message. An exception delivers the message again
     after `backoff`, on the last attempt it moves the message to the dead letters. `Retry(delay)`
     does the same with a delay of the handler's choice; it counts as an attempt, and `Snooze(delay)`
-    does not. `Reject(reason)` moves the message to the dead letters at once. Deliveries whose
-    worker died count as well, and so does a handler that is cancelled, or cancels itself, while the
-    pool is not.
+    does not. `Reject(reason)` moves the message to the dead letters at once. One of these three
+    that is returned counts as raised. Deliveries whose worker died count as well, and so does a
+    handler that is cancelled, or cancels itself, while the pool is not.
 
     While a handler works its lease is renewed every third of `visibility`. If the lease is lost, or
     cannot be renewed until a sixth of it is left, the handler is cancelled before another worker
