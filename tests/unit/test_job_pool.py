@@ -154,18 +154,17 @@ RETURNED: dict[str, tuple[Any, str]] = {
 
 
 @pytest.mark.parametrize("name", RETURNED)
-@pytest.mark.parametrize("is_async", [True, False], ids=["async", "plain"])
-def test_answer_that_a_handler_returns_counts_as_raised(name: str, is_async: bool) -> None:
+def test_answer_that_a_handler_returns_counts_as_raised(name: str) -> None:
     """As a result it would be lost: the job would be done."""
 
     @in_virtual_time
     async def scenario() -> None:
         scene, (answer, ending) = Scene(), RETURNED[name]
 
-        async def wait(ctx: JobContext, params: Any) -> Any:
+        @scene.jobs.event("work")
+        async def work(ctx: JobContext, params: Any) -> Any:
             return answer
 
-        scene.jobs.event("work")(wait if is_async else lambda ctx, params: wait(ctx, params))
         scene.side.add("work")
         async with scene.pool():
             with anyio.fail_after(60):
@@ -174,6 +173,14 @@ def test_answer_that_a_handler_returns_counts_as_raised(name: str, is_async: boo
         assert len(told) == 1
 
     scenario()
+
+
+async def test_answer_that_a_plain_handler_returns_counts_as_raised(scene: Scene) -> None:
+    scene.jobs.event("work")(lambda ctx, params: Fail("bad"))
+    scene.side.add("work")
+    async with scene.pool():
+        with anyio.fail_after(10):
+            await scene.record.until("dead_lettered")
 
 
 @pytest.mark.parametrize("answer", [Fail, Discard, Retry])
