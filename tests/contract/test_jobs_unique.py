@@ -238,3 +238,13 @@ async def test_key_is_kept_while_a_dead_worker_holds_the_job(
         await queue.reclaim_stale()
     again = await queue.enqueue(2, "t", unique_key="k")
     assert (again.id, again.created) == (first.id, False)
+
+
+async def test_more_taken_keys_than_one_command_can_hold_are_told_apart(
+    queue: AsyncJobQueue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fairlane.jobs._enqueue.AT_ONCE", 3)
+    jobs = [NewJob(number, "t", unique_key=f"k{number}") for number in range(8)]
+    await queue.enqueue_many(jobs[:7])
+    done = await queue.enqueue_many(jobs)
+    assert (done.created, done.skipped, done.errors) == (1, 7, ())

@@ -894,3 +894,22 @@ def test_failure_is_logged_with_its_job(caplog: pytest.LogCaptureFixture) -> Non
     (entry,) = caplog.records
     assert "job work-0 of type 'work', attempt 1: ValueError: bad" in entry.message
     assert entry.__dict__["job_id"] == "work-0"
+
+
+@in_virtual_time
+async def test_pool_sees_to_it_that_its_recurring_jobs_are_there() -> None:
+    """Somebody may have ended one, or an older program, which has it as an event job."""
+    scene = Scene()
+
+    @scene.jobs.recurring("clean", every="1h")
+    async def _(ctx: JobContext) -> None:
+        """Has nothing to do."""
+
+    @scene.jobs.event("work")
+    async def _(ctx: JobContext, params: Any) -> None:
+        """Is no recurring job."""
+
+    async with scene.pool():
+        await anyio.sleep(200)
+    assert scene.side.opened[0] == ("clean", "work")
+    assert set(scene.side.opened[1:]) == {("clean",)}

@@ -20,14 +20,14 @@ from unit.worker_fakes import in_virtual_time
 LEASE = 30.0
 
 
-def job(id: str) -> Job:
+def job(id: str, attempts: int = 1) -> Job:
     return Job(
         id=id,
         type="t",
         payload=id,
         state="processing",
         priority=0,
-        attempts=1,
+        attempts=attempts,
         max_attempts=3,
         created_at=datetime.fromtimestamp(0, UTC),
         available_at=LEASE,
@@ -62,7 +62,8 @@ class Queue:
 
     async def claim_many(self, request: Request, n: int) -> list[Job]:
         await self._note("claim", (request.types, n))
-        return [job(id) for id in self.batches.pop(0)] if self.batches else []
+        batch = self.batches.pop(0) if self.batches else []
+        return [job(id, 2 if id.startswith("again") else 1) for id in batch]
 
     async def ack(self, jobs: Sequence[Job]) -> list[bool]:
         await self._note("ack", [each.id for each in jobs])
@@ -371,3 +372,37 @@ async def test_listener_retries_at_the_moment_that_a_job_names() -> None:
     await listen(queue, handle, 100)
     ((key, delay, _),) = queue.told("nack")
     assert (key, delay) == ("a", 55.0)
+
+
+@in_virtual_time
+async def test_job_that_was_started_before_is_worked_on_alone() -> None:
+    """If it kills its worker each time, those claimed with it must not fail for that."""
+    queue = Queue(["a", "again", "b"])
+    await listen(queue, sleeper(2), 20)
+    assert queue.told("release") == [["a", "b"]]
+    assert queue.told("ack") == [["again"]]
+
+
+@in_virtual_time
+async def test_handler_that_ends_the_program_has_failed() -> None:
+    """Its attempt counts, and the listener goes on."""
+
+    async def handle(_: Job) -> None:
+        raise SystemExit(3)
+
+    queue = Queue(["a"], ["b"])
+    await listen(queue, handler=handle, seconds=20)
+    assert [what[0] for what in queue.told("nack")] == ["a", "b"]
+
+
+@in_virtual_time
+async def test_handler_that_cancels_itself_has_failed() -> None:
+    async def handle(_: Job) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        task.cancel()
+        await anyio.sleep(1)
+
+    queue = Queue(["a"], ["b"])
+    await listen(queue, handler=handle, seconds=20)
+    assert [what[0] for what in queue.told("nack")] == ["a", "b"]

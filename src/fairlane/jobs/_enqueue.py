@@ -18,6 +18,9 @@ __all__ = ("Enqueuer",)
 
 TRIES = 5
 
+AT_ONCE = 500
+"""Keys that are looked up by one command, which holds them all."""
+
 Result = Enqueued | Exception
 
 
@@ -124,11 +127,15 @@ class Enqueuer:
         keyed = [each for each in refused if "unique_key" in each]
         if not keyed:  # nothing but their ids can be taken
             return own, {}
-        match = _job_commands.in_the_way(keyed)
-        fields = {"type": 1, "unique_key": 1}
-        found = await self._store.jobs.find(match, sort=[("_id", 1)], limit=0, fields=fields)
+        found: list[Document] = []
+        for at in range(0, len(keyed), AT_ONCE):
+            found += await self._in_the_way(keyed[at : at + AT_ONCE])
         own |= {job["_id"] for job in found} & {each["_id"] for each in keyed}
         return own, {_key(job): job["_id"] for job in found if "unique_key" in job}
+
+    async def _in_the_way(self, keyed: Sequence[Document]) -> list[Document]:
+        match, fields = _job_commands.in_the_way(keyed), {"type": 1, "unique_key": 1}
+        return await self._store.jobs.find(match, sort=[("_id", 1)], limit=0, fields=fields)
 
     async def _replace(self, met: Sequence[Document], rivals: Mapping[str, str]) -> set[str]:
         """Give waiting jobs what was to be enqueued; return the ids of what was taken over."""

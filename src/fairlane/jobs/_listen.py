@@ -14,6 +14,7 @@ from anyio import to_thread
 from pymongo.errors import PyMongoError
 
 from fairlane.checks import is_async
+from fairlane.containing import contained, deliver_cancellation
 from fairlane.errors import describe
 from fairlane.jobs._claim import Claimer, Request
 from fairlane.jobs._settle import Settler
@@ -97,7 +98,7 @@ class Listener:
             while True:
                 self._woken = anyio.Event()
                 claimed_at = anyio.current_time()
-                jobs = await self._claim()
+                jobs = await self._alone(await self._claim())
                 if jobs:
                     await self._work(Batch(jobs, claimed_at))
                 else:
@@ -111,6 +112,17 @@ class Listener:
             return []
         self._failures = 0
         return jobs
+
+    async def _alone(self, jobs: list[Job]) -> list[Job]:
+        """Work on one that was started before by itself.
+
+        Should it kill its worker again, no other job is charged for that.
+        """
+        again = next((job for job in jobs if job.attempts > 1), None)
+        if again is None:
+            return jobs
+        await self._give_back([job for job in jobs if job is not again])
+        return [again]
 
     async def _note(self, error: Exception) -> None:
         """Tell of the first error of an outage, and wait longer and longer."""
@@ -129,7 +141,9 @@ class Listener:
                 group.start_soon(self._renew, batch)
                 try:
                     while batch.left:
-                        await self._handle(batch)
+                        # In a task of its own: a cancellation that gets here is the listener's.
+                        async with anyio.create_task_group() as handling:
+                            handling.start_soon(self._handle, batch)
                         del batch.left[0]
                 finally:  # only now: a handler that is cancelled may yet take its time
                     batch.renewal.cancel()
@@ -143,8 +157,8 @@ class Listener:
                 batch.at_work.cancel()
             try:
                 await anyio.lowlevel.checkpoint()
-                await self._call(job)
-            except Exception as raised:
+                await contained(self._call(job))
+            except (Exception, SystemExit) as raised:
                 error = raised
         if batch.at_work.cancelled_caught:
             logger.warning("job %s is somebody else's by now; it was not settled", job.id)
@@ -152,19 +166,15 @@ class Listener:
             await self._settle(job, error)
 
     async def _call(self, job: Job) -> None:
-        try:
-            if is_async(self._handler):
-                result: Any = self._handler(job)
-            else:
-                result = await _in_thread(partial(self._handler, job))
-            # Of a plain function, too: it may be one around a coroutine.
-            heed(await result if inspect.isawaitable(result) else result)
-        except asyncio.CancelledError as error:
-            if _is_cancelled():
-                raise
-            raise RuntimeError("something that the handler waited for was cancelled") from error
+        if is_async(self._handler):
+            result: Any = self._handler(job)
+        else:
+            result = await _in_thread(partial(self._handler, job))
+        # Of a plain function, too: it may be one around a coroutine.
+        heed(await result if inspect.isawaitable(result) else result)
+        await deliver_cancellation()  # here it fails the job, later it would be forgotten
 
-    async def _settle(self, job: Job, error: Exception | None) -> None:
+    async def _settle(self, job: Job, error: BaseException | None) -> None:
         try:
             is_held = await self._answer(job, error)
         except PyMongoError as failure:
@@ -173,7 +183,7 @@ class Listener:
             if not is_held:
                 logger.warning("job %s was somebody else's when it was to be settled", job.id)
 
-    async def _answer(self, job: Job, error: Exception | None) -> bool:
+    async def _answer(self, job: Job, error: BaseException | None) -> bool:
         """Do what the handler has said by returning or raising; False if the lease is lost."""
         if error is None or isinstance(error, Discard):
             (is_held,) = await self._settler.ack([job])
@@ -186,7 +196,7 @@ class Listener:
             return is_held
         return await self._retry(job, error)
 
-    async def _retry(self, job: Job, error: Exception) -> bool:
+    async def _retry(self, job: Job, error: BaseException) -> bool:
         delay = self._pace.backoff.delay(job.attempts)
         if isinstance(error, Retry):
             asked_for = error.seconds_from(self._settler.now())
@@ -263,10 +273,3 @@ async def _in_thread(call: Callable[[], object]) -> object:
             task.exception()  # nobody is there to hear it
         raise
     return task.result()
-
-
-def _is_cancelled() -> bool:
-    """Tell whether the listener is cancelled, or only something that its handler waited for."""
-    task = asyncio.current_task()
-    is_scope_cancelled = anyio.current_effective_deadline() == -math.inf
-    return is_scope_cancelled or (task is not None and task.cancelling() > 0)

@@ -496,7 +496,7 @@ class AsyncJobQueue(Product):
         pace = Pace(
             poll_interval=checks.positive_seconds("poll_interval", poll_interval),
             reclaim_every=checks.positive_seconds("reclaim_every", reclaim_every),
-            batch=checks.count("batch", batch),
+            batch=checks.count("batch", batch, most=MOST_AT_ONCE),
             backoff=_arguments.backoff(backoff),
         )
         checked_handler = _arguments.handler(handler)

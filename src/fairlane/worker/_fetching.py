@@ -7,7 +7,7 @@ from typing import Any, Generic
 
 import anyio
 
-from fairlane.worker._cancellation import contained
+from fairlane.containing import contained
 from fairlane.worker._health import Vitals
 from fairlane.worker._held import Held
 from fairlane.worker._outage import Outage, is_hopeless

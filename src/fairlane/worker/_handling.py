@@ -7,14 +7,14 @@ from typing import Any, Generic
 
 import anyio
 
-from fairlane.errors import FairlaneError, LeaseLost
-from fairlane.worker._calling import ThreadCall
-from fairlane.worker._cancellation import (
+from fairlane.containing import (
     Owner,
     StrayCancellation,
     contained,
     deliver_cancellation,
 )
+from fairlane.errors import FairlaneError, LeaseLost
+from fairlane.worker._calling import ThreadCall
 from fairlane.worker._health import Vitals
 from fairlane.worker._held import Held
 from fairlane.worker._outcome import RELEASE, Outcome

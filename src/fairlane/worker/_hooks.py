@@ -12,9 +12,9 @@ from typing import Any
 
 import anyio
 
+from fairlane.containing import contained
 from fairlane.errors import ConfigurationError, FairlaneError
 from fairlane.jobs import Job
-from fairlane.worker._cancellation import contained
 
 __all__ = ("Guard", "GuardRefused", "Hook", "Stay", "called", "guarded", "told")
 

@@ -10,11 +10,11 @@ from typing import Any, Protocol
 import anyio
 
 from fairlane.checks import is_async
+from fairlane.containing import contained
 from fairlane.errors import PayloadError
 from fairlane.jobs import Definition, Job, JobContext
 from fairlane.jobs.working import Demand, Renewing
 from fairlane.retry import ANSWERS, Fail, as_answer, heed
-from fairlane.worker._cancellation import contained
 from fairlane.worker._hooks import Guard, GuardRefused, Hook, Stay, called, guarded, told
 from fairlane.worker._job_history import ExecutionLog, HistorySide
 from fairlane.worker._job_outcome import Answer, JobOutcome, after_error, refusal, succeeded
@@ -152,6 +152,10 @@ class JobSource:
         return self._side.watch
 
     async def _reconcile(self) -> object:
+        """Put jobs where claims find them, and let recurring ones go on that somebody has ended."""
+        recurring = tuple(each for each in self._definitions.values() if each.is_recurring)
+        if recurring:
+            await self._side.open(recurring)
         return await self._side.reconcile()
 
     async def claim(self, n: int) -> Sequence[LeasedJob]:

@@ -10,10 +10,10 @@ from typing import Generic
 
 import anyio
 
+from fairlane.containing import contained
 from fairlane.errors import LeaseLost
 from fairlane.retry import Backoff
 from fairlane.worker._blocking import LoopItself, Watch
-from fairlane.worker._cancellation import contained
 from fairlane.worker._health import Vitals
 from fairlane.worker._held import Held
 from fairlane.worker._loops import in_this_loop

@@ -10,9 +10,9 @@ from typing import Generic
 import anyio
 from anyio.abc import TaskGroup
 
+from fairlane.containing import contained
 from fairlane.errors import describe
 from fairlane.worker._blocking import OtherLoop, ThisLoop
-from fairlane.worker._cancellation import contained
 from fairlane.worker._loops import in_loop
 from fairlane.worker._renewal import Renewals
 from fairlane.worker._work import Separate, W, WorkSource

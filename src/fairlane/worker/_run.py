@@ -10,8 +10,8 @@ from typing import Generic
 import anyio
 from anyio.abc import TaskGroup
 
+from fairlane.containing import Owner, contained
 from fairlane.errors import FairlaneError
-from fairlane.worker._cancellation import Owner, contained
 from fairlane.worker._fetching import Fetching
 from fairlane.worker._handling import Handling
 from fairlane.worker._health import Vitals

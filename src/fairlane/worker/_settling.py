@@ -6,9 +6,9 @@ from typing import Generic
 
 import anyio
 
+from fairlane.containing import contained
 from fairlane.errors import LeaseLost
 from fairlane.retry import Backoff
-from fairlane.worker._cancellation import contained
 from fairlane.worker._health import Vitals
 from fairlane.worker._held import Held
 from fairlane.worker._work import W, WorkSource
