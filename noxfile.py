@@ -153,6 +153,6 @@ def tests(session: nox.Session) -> None:
     """Run all five rooms. Arguments go to pytest: `nox -s tests -- tests/unit -x`."""
     session.install("-e", ".[test]")
     # Each process starts a server of its own; on a shared one, a test that makes the server fail
-    # would make its neighbour's fail.
+    # would make its neighbour's fail. Three, since tests wait: two cores are busy then.
     alone = session.posargs or "FAIRLANE_TEST_URL" in os.environ
-    session.run("pytest", *(session.posargs if alone else ("--numprocesses=2",)))
+    session.run("pytest", *(session.posargs if alone else ("--numprocesses=3",)))
