@@ -26,7 +26,8 @@ RandomProgram = Callable[..., Coroutine[Any, Any, None]]
 
 async def producer(actor: Actor, self: Worker, choose: Choose) -> None:
     for _ in range(1 + choose(3)):
-        key, on_duplicate = KEYS[choose(len(KEYS))], DUPLICATES[choose(3)]
+        key = KEYS[choose(len(KEYS))]
+        on_duplicate = DUPLICATES[0 if key is None else choose(3)]
         options = {"max_attempts": 1 + choose(3), "delay": (0.0, 10.0)[choose(2)]}
         await attempted(actor, self.enqueue(key, on_duplicate, **options))
 

@@ -11,11 +11,12 @@ J6  a tick of a recurring job fires once
 A job is known by its payload, which is unique in the run; a tick by its job and moment.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from fairlane import Enqueued, Job
-from property.footprint import Footprint
+from property.job_record import Record
 from property.job_stories import Stories
 from property.job_story import JobHolding, JobStory, name_in_store, name_of
 from property.job_verdicts import at_the_end, on_start
@@ -26,13 +27,10 @@ FINAL = {"ack": "done", "fail": "failed", "nack": "failed", "fire": "fired"}
 """What may end a job, and as what. A nack does so where no attempt is left."""
 
 
-class JobLog:
+class JobLog(Record):
     def __init__(self, clock: Callable[[], float], *, is_kept: bool) -> None:
+        super().__init__()
         self._is_kept = is_kept
-        self.footprint = Footprint()
-        """What notes were made of since it was last replaced."""
-        self.lines: list[str] = []
-        self.violations: list[str] = []
         self.stories = Stories()
         self.removed: set[str] = set()
         """Recurring jobs whose removal was called: their leases may be lost at any time."""
@@ -44,22 +42,26 @@ class JobLog:
         self._holdings: dict[str, JobHolding] = {}
         self._epochs: dict[str, int] = {}
         self._redrives_at_work = 0
+        self._cancels: Counter[str] = Counter()
+        """Cancellations of which it is not known what they have done, by the job's id."""
 
     def enqueueing(self, by: str, key: str | None, on_duplicate: str) -> str:
         """Note the call of an enqueue; return an event for it, which is to be the payload."""
-        self._touch(reads=("stored",), writes=("called",))
+        self.touch(reads=("stored",), writes=("called",))
         story = self.stories.begin(by, key)
         self.stories.meet(story, is_replacing=on_duplicate == "replace")
-        self._note(f"enqueue {story.name} as {key}")
+        self.note(f"enqueue {story.name} as {key}")
         return str(story.name)
 
     def enqueued(self, event: object, told: Enqueued) -> None:
         """Note what became of it: it is new, or in the place of another one, or was skipped."""
-        self._touch(reads=("called", "delivery", "settlement"), writes=("stored", "settlement"))
-        self._note(f"enqueued {event}: {told}")
+        self.touch(reads=("called", "delivery", "settlement"), writes=("stored", "settlement"))
+        self.note(f"enqueued {event}: {told}")
         story = self.stories[event]
         story.fate = "stored" if told.created or told.replaced else "refused"
-        story.job_id = told.id if story.fate == "stored" else None
+        if story.fate == "stored":
+            story.job_id = told.id
+            story.tried["cancel"] += self._cancels[told.id]
         if told.created:
             self._judge_key(story)
         elif told.replaced:
@@ -69,13 +71,13 @@ class JobLog:
 
     def not_enqueued(self, event: object, fate: str) -> None:
         """Note an error: "refused" if nothing was stored for certain, or "unknown"."""
-        self._touch(reads=("called",), writes=("stored",))
-        self._note(f"enqueue {event}: {fate}")
+        self.touch(reads=("called",), writes=("stored",))
+        self.note(f"enqueue {event}: {fate}")
         self.stories[event].fate = fate
 
     def replace_is_over(self, event: object) -> None:
         """Note that an enqueue is over of which it is known what it has replaced."""
-        self._touch(reads=(), writes=("settlement",))
+        self.touch(reads=(), writes=("settlement",))
         story = self.stories[event]
         if story.may_replace:
             story.may_replace = False
@@ -117,8 +119,8 @@ class JobLog:
             story.unseen -= tokens
 
     def delivered(self, job: Job, lease: float) -> None:
-        self._touch(reads=("delivery", "settlement", "stored"), writes=("delivery",))
-        self._note(f"started {name_of(job)}: attempt {job.attempts}, epoch {job.epoch}")
+        self.touch(reads=("delivery", "settlement", "stored"), writes=("delivery",))
+        self.note(f"started {name_of(job)}: attempt {job.attempts}, epoch {job.epoch}")
         until = job.available_at or 0.0
         story = self.stories[name_of(job)]
         story.unseen.discard(job.token or "")
@@ -126,15 +128,15 @@ class JobLog:
             story.ended_by, story.may_restart = None, False
         rivals = [each for each in self._holdings.values() if each.job.id == job.id]
         epoch = self._epochs.get(job.id, 0)
-        self._blame(on_start(story, job, rivals, epoch=epoch, claimed_at=until - lease))
+        self.blame_all(on_start(story, job, rivals, epoch=epoch, claimed_at=until - lease))
         story.starts += 1
         story.job_id = job.id
         self._holdings[job.token or ""] = JobHolding(job, story, until)
         self._epochs[job.id] = max(job.epoch, self._epochs.get(job.id, 0))
 
     def settling(self, verb: str, job: Job) -> None:
-        self._touch(reads=("delivery", "settlement"), writes=("settlement",))
-        self._note(f"{verb} {name_of(job)}")
+        self.touch(reads=("delivery", "settlement"), writes=("settlement",))
+        self.note(f"{verb} {name_of(job)}")
         holding = self._holdings[job.token or ""]
         holding.is_live = False
         if not holding.open:
@@ -147,8 +149,8 @@ class JobLog:
             holding.story.may_restart |= self._redrives_at_work > 0
 
     def settled(self, verb: str, job: Job, *, is_accepted: bool, is_final: bool) -> None:
-        self._touch(reads=("delivery",), writes=("settlement",))
-        self._note(f"{verb} {name_of(job)}: {is_accepted}")
+        self.touch(reads=("delivery",), writes=("settlement",))
+        self.note(f"{verb} {name_of(job)}: {is_accepted}")
         holding = self._closed(verb, job)
         if not is_accepted:
             is_over = holding.until <= self._clock() or job.id in self.removed
@@ -166,27 +168,29 @@ class JobLog:
 
     def not_settled(self, verb: str, job: Job) -> None:
         """Note an error that says that nothing happened: the job is held as before."""
-        self._touch(reads=("delivery",), writes=("settlement",))
-        self._note(f"{verb} {name_of(job)}: not applied")
+        self.touch(reads=("delivery",), writes=("settlement",))
+        self.note(f"{verb} {name_of(job)}: not applied")
         holding = self._closed(verb, job)
         holding.is_live = not (holding.open or holding.settled_by)
 
     def extended(self, job: Job) -> None:
-        self._touch(reads=("delivery",), writes=("settlement",))
-        self._note(f"extended {name_of(job)}")
+        self.touch(reads=("delivery",), writes=("settlement",))
+        self.note(f"extended {name_of(job)}")
         holding = self._holdings[job.token or ""]
         holding.until = job.available_at or 0.0
         if holding.settled_by:
             self.blame(f"J1 {name_of(job)} extended after {holding.settled_by}")
 
     def cancelling(self, key: str) -> None:
-        self._touch(reads=(), writes=("settlement",))
+        self.touch(reads=(), writes=("settlement",))
+        self._cancels[key] += 1
         self.stories.note_try(self.stories.of(key), "cancel")
 
     def cancelled(self, key: str, *, is_cancelled: bool) -> None:
         """Note the return of a cancellation, or an error that says that nothing happened."""
-        self._touch(reads=("delivery", "settlement"), writes=("settlement",))
-        self._note(f"cancel {key}: {is_cancelled}")
+        self.touch(reads=("delivery", "settlement"), writes=("settlement",))
+        self.note(f"cancel {key}: {is_cancelled}")
+        self._cancels[key] -= 1
         self.stories.forget_try(self.stories.of(key), "cancel")
         if is_cancelled:
             self._expect_free(key, "cancelled")
@@ -195,26 +199,26 @@ class JobLog:
                     self._end(story, "cancelled")
 
     def removing(self, key: str) -> None:
-        self._touch(reads=(), writes=("settlement",))
+        self.touch(reads=(), writes=("settlement",))
         self.removed.add(key)
 
     def defining(self, name: str, schedule: object) -> None:
-        self._touch(reads=(), writes=("definition",))
+        self.touch(reads=(), writes=("definition",))
         self.defined[name] = [*self.defined.get(name, ()), schedule]
 
     def has_defined(self, name: str, schedule: object) -> None:
         """Note the return of a definition: those that had returned before are over."""
-        self._touch(reads=(), writes=("definition",))
+        self.touch(reads=(), writes=("definition",))
         self.defined[name] = [schedule]
         self.created.add(f"recurring:{name}")
 
     def redriving(self) -> None:
-        self._touch(reads=("delivery", "settlement"), writes=("settlement",))
+        self.touch(reads=("delivery", "settlement"), writes=("settlement",))
         self._redrives_at_work += 1
         self.stories.may_be_redriven()
 
     def redriven(self) -> None:
-        self._touch(reads=("delivery", "settlement"), writes=("settlement",))
+        self.touch(reads=("delivery", "settlement"), writes=("settlement",))
         self._redrives_at_work -= 1
         self.stories.may_be_redriven()
 
@@ -223,13 +227,8 @@ class JobLog:
         stored = {name_in_store(each): each for each in documents}
         for story in self.stories:
             if isinstance(story.name, str):
-                self._blame(at_the_end(story, stored.get(story.name), is_kept=self._is_kept))
+                self.blame_all(at_the_end(story, stored.get(story.name), is_kept=self._is_kept))
         self.expect_none()
-
-    def expect_none(self) -> None:
-        if self.violations:
-            log = "\n".join(self.lines)
-            raise AssertionError("\n".join(self.violations) + f"\nlog:\n{log}")
 
     def state(self) -> object:
         """Return what the judgement of all that may follow depends on."""
@@ -242,15 +241,8 @@ class JobLog:
             frozenset(self.created),
             tuple(sorted((name, str(each)) for name, each in self.defined.items())),
             self._redrives_at_work,
+            tuple(sorted((+self._cancels).items())),
         )
-
-    def blame(self, violation: str) -> None:
-        self.violations.append(violation)
-        self._note(f"!! {violation}")
-
-    def _blame(self, violations: Iterable[str]) -> None:
-        for violation in violations:
-            self.blame(violation)
 
     def _closed(self, verb: str, job: Job) -> JobHolding:
         holding = self._holdings[job.token or ""]
@@ -290,10 +282,3 @@ class JobLog:
             is_alive = other.fate == "stored" and not other.may_have_ended
             if is_alive and other.name in story.before:
                 self.blame(f"J5 {story.name} was created beside {other.name}: both are {story.key}")
-
-    def _touch(self, *, reads: tuple[str, ...], writes: tuple[str, ...]) -> None:
-        self.footprint.reads.update(("log", "*", topic) for topic in reads)
-        self.footprint.writes.update(("log", "*", topic) for topic in writes)
-
-    def _note(self, line: str) -> None:
-        self.lines.append(f"{len(self.lines) + 1:4} {line}")

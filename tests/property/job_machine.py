@@ -74,7 +74,7 @@ class JobMachine(RuleBasedStateMachine):
 
     @rule(new=new_jobs, on_duplicate=duplicates)
     def enqueue(self, new: NewJob, on_duplicate: OnDuplicate) -> None:
-        self.both.enqueue(new, on_duplicate)
+        self.both.enqueue(new, "skip" if new.unique_key is None else on_duplicate)
 
     @precondition(lambda self: len(self.model.jobs) < BACKLOG)
     @rule(jobs=st.lists(new_jobs, min_size=1, max_size=4), on_duplicate=duplicates)
