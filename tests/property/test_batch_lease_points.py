@@ -4,7 +4,7 @@ The first driver call of a settlement decides of all its messages: the first one
 is charged or buried, and those behind it are as if nobody had leased them.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pytest
@@ -16,7 +16,7 @@ from property.world import Participant, Stage, World
 
 pytestmark = pytest.mark.memory_only
 
-Settle = Callable[[AsyncMongoTransport[Any], Lease[Any]], Awaitable[bool]]
+Settle = Callable[[AsyncMongoTransport[Any], Lease[Any]], Coroutine[Any, Any, bool]]
 
 HELD = 3
 """Messages under the lease, of four in the group."""
