@@ -6,7 +6,7 @@ Each error names the argument and what is allowed.
 import inspect
 import math
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from fairlane.errors import ConfigurationError
@@ -22,6 +22,7 @@ __all__ = (
     "function",
     "group_id",
     "is_async",
+    "moment",
     "optional_function",
     "optional_text",
     "positive_seconds",
@@ -92,6 +93,16 @@ def count(name: str, value: object, *, least: int = 1, most: int | None = None) 
 def priority(name: str, value: object) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or value not in PRIORITIES:
         raise ConfigurationError(f"{name} must be an int from 0 to 4, not {value!r}")
+    return value
+
+
+def moment(name: str, value: object) -> datetime:
+    if not isinstance(value, datetime):
+        raise ConfigurationError(f"{name} must be a datetime, not {type(value).__name__}")
+    if value.utcoffset() is None:
+        raise ConfigurationError(
+            f"{name} must have a tzinfo: {value!r} is another moment on every machine"
+        )
     return value
 
 

@@ -7,11 +7,12 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, cast
 
-from fairlane.checks import Seconds, fraction, seconds
+from fairlane.checks import Seconds, fraction, moment, seconds
 from fairlane.errors import ConfigurationError
 
 __all__ = (
     "ANSWERS",
+    "STANDARD",
     "Backoff",
     "Discard",
     "Fail",
@@ -59,6 +60,9 @@ class Backoff:
         return full * (1.0 - self.jitter * random.random())
 
 
+STANDARD = Backoff()
+"""Where nobody says how long to wait."""
+
 RetryPolicy = Backoff | Mapping[type[Any], Backoff | None]
 """A back-off for all errors, or one for each kind of them: the nearest base class of an error
 decides. None is for errors that are not worth another attempt. Kinds that nobody names are retried
@@ -85,7 +89,7 @@ def checked_policy(name: str, value: object) -> RetryPolicy:
 
 
 def backoff_for(
-    error: BaseException, policy: RetryPolicy, default: Backoff = Backoff()
+    error: BaseException, policy: RetryPolicy, default: Backoff = STANDARD
 ) -> Backoff | None:
     """Return the back-off after this error; None if another attempt is not worth it."""
     if isinstance(policy, Backoff):
@@ -112,7 +116,7 @@ class Retry(Exception):
         if delay is not None and at is not None:
             raise ConfigurationError("give delay or at, not both")
         self.delay: float | None = None if delay is None else seconds("delay", delay)
-        self.at: datetime | None = None if at is None else _moment(at)
+        self.at: datetime | None = None if at is None else moment("at", at)
         super().__init__(_told(self.delay, at))
 
     def seconds_from(self, now: float) -> float | None:
@@ -121,16 +125,6 @@ class Retry(Exception):
 
     def __reduce__(self) -> tuple[Callable[..., "Retry"], tuple[float | None]]:
         return partial(type(self), at=self.at), (self.delay,)
-
-
-def _moment(value: object) -> datetime:
-    if not isinstance(value, datetime):
-        raise ConfigurationError(f"at must be a datetime, not {type(value).__name__}")
-    if value.utcoffset() is None:
-        raise ConfigurationError(
-            f"at must have a tzinfo: {value!r} is another moment on every machine"
-        )
-    return value
 
 
 def _told(delay: float | None, at: datetime | None) -> str:

@@ -1,7 +1,7 @@
 """A job queue in memory, as a worker pool sees it; time is the event loop's."""
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -93,6 +93,9 @@ class FakeSide:
         if self.opening_fails_with:
             raise self.opening_fails_with.pop()
         self.opened.append(tuple(each.name for each in definitions))
+
+    async def revive(self, recurring: Iterable[Definition]) -> None:
+        self.opened += [names] if (names := tuple(each.name for each in recurring)) else []
 
     async def claim(self, demand: Demand, n: int) -> list[Job]:
         await self._call("claim")

@@ -129,10 +129,4 @@ def checked_priority(value: object, name: str = "priority") -> int:
 
 
 def _epoch(value: object) -> float:
-    if not isinstance(value, datetime):
-        raise ConfigurationError(f"run_at must be a datetime, not {type(value).__name__}")
-    if value.utcoffset() is None:
-        raise ConfigurationError(
-            f"run_at must have a tzinfo: {value!r} is another moment on every machine"
-        )
-    return value.timestamp()
+    return checks.moment("run_at", value).timestamp()

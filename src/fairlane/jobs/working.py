@@ -89,9 +89,13 @@ class WorkingSide:
         known = tuple(definitions)
         if any(each.keep_history is not None for each in known):
             await self._store.ensure_history()
-        for each in known:
-            if each.is_recurring:
-                await self._recurrer.ensure(each)
+        await self.revive(each for each in known if each.is_recurring)
+
+    async def revive(self, recurring: Iterable[Definition]) -> None:
+        """Let recurring jobs be as these definitions say, also those that somebody has ended."""
+        await self._store.ready()  # a record is put into a partition
+        for each in recurring:
+            await self._recurrer.ensure(each)
 
     async def claim(self, demand: Demand, n: int) -> list[Job]:
         """Lease up to `n` jobs, each for as long as its type says.

@@ -60,10 +60,8 @@ class Handling(Generic[W]):
             else:
                 await self._deliver(held)
         finally:
-            try:
-                await self._settling.settle(held)
-            finally:
-                self._renewals.discard(held)
+            await self._settling.settle(held)
+        self._renewals.discard(held)
         if held.thread is not None and held.is_occupied:
             await held.thread.ended.wait()  # it keeps its slot: the number of threads is bounded
 

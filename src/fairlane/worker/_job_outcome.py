@@ -4,7 +4,15 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from fairlane.jobs import Definition, Job
-from fairlane.retry import Backoff, Discard, Reject, Retry, RetryPolicy, Snooze, backoff_for
+from fairlane.retry import (
+    STANDARD,
+    Discard,
+    Reject,
+    Retry,
+    RetryPolicy,
+    Snooze,
+    backoff_for,
+)
 from fairlane.worker._outcome import Outcome, delay_of, reason_of
 
 __all__ = ("Answer", "JobOutcome", "Label", "after_error", "refusal", "succeeded")
@@ -75,5 +83,5 @@ def after_error(
             reason=reason,
             is_exhausted=not is_rejected and not is_recurring,
         )
-    delay = delay_of(answer or error, job.attempts, backoff or Backoff(), now=now)
+    delay = delay_of(answer or error, job.attempts, backoff or STANDARD, now=now)
     return JobOutcome(verb="nack", label="retry", delay=delay, reason=reason)

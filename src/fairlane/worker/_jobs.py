@@ -1,7 +1,7 @@
 """A job queue as a source of work: claims the registered types, and runs their handlers."""
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
@@ -47,6 +47,7 @@ class JobSide(HistorySide, Protocol):
     def watch(self) -> TellSleeper | None: ...
 
     async def open(self, definitions: Sequence[Definition]) -> None: ...
+    async def revive(self, recurring: Iterable[Definition]) -> None: ...
     async def claim(self, demand: Demand, n: int) -> list[Job]: ...
     async def ack(self, job: Job) -> bool: ...
     async def fail(self, job: Job, error: str | None, *, is_started: bool = True) -> bool: ...
@@ -153,9 +154,7 @@ class JobSource:
 
     async def _reconcile(self) -> object:
         """Put jobs where claims find them, and let recurring ones go on that somebody has ended."""
-        recurring = tuple(each for each in self._definitions.values() if each.is_recurring)
-        if recurring:
-            await self._side.open(recurring)
+        await self._side.revive(each for each in self._definitions.values() if each.is_recurring)
         return await self._side.reconcile()
 
     async def claim(self, n: int) -> Sequence[LeasedJob]:

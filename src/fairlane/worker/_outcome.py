@@ -7,7 +7,16 @@ from typing import Literal
 
 from fairlane import checks
 from fairlane.errors import describe
-from fairlane.retry import Backoff, Discard, Reject, Retry, RetryPolicy, Snooze, backoff_for
+from fairlane.retry import (
+    STANDARD,
+    Backoff,
+    Discard,
+    Reject,
+    Retry,
+    RetryPolicy,
+    Snooze,
+    backoff_for,
+)
 
 __all__ = (
     "ACK",
@@ -50,8 +59,6 @@ ACK = Outcome(verb="ack")
 RELEASE = Outcome(verb="release")
 FAULT = Outcome(verb="nack", delay=5.0, reason="a fault of the worker pool")
 """It counts as an attempt: whatever fails here again and again must come to an end."""
-
-STANDARD = Backoff()
 
 
 def before_delivery(attempt: int, max_attempts: int) -> Outcome | None:
