@@ -21,7 +21,7 @@ from fairlane.worker._job_outcome import Answer, JobOutcome, after_error, refusa
 from fairlane.worker._load import Load
 from fairlane.worker._outcome import Outcome
 from fairlane.worker._settings import Settings
-from fairlane.worker._work import Chore, Foresee, Hold, Separate, TellSleeper
+from fairlane.worker._work import Chore, Foresee, Hold, Separate, TellSleeper, renewed
 from fairlane.worker.events import EventKind
 
 __all__ = ("JobHooks", "JobSide", "JobSource", "LeasedJob")
@@ -287,10 +287,7 @@ def _separate(opens: Callable[[], Renewing]) -> Separate[LeasedJob]:
 
     async def extend(works: Sequence[LeasedJob], seconds: float) -> list[LeasedJob | None]:
         extended = await queue.extend_many([work.job for work in works], seconds)
-        return [
-            None if job is None else replace(work, job=job)
-            for work, job in zip(works, extended, strict=True)
-        ]
+        return renewed(works, extended, lambda work, job: replace(work, job=job))
 
     return Separate(queue.__aenter__, extend, queue.close)
 

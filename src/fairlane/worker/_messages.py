@@ -11,7 +11,7 @@ from fairlane.retry import Reject, Retry, Snooze, heed
 from fairlane.worker._calling import Handler
 from fairlane.worker._outcome import ACK, Outcome, after_failure, before_delivery, reason_of
 from fairlane.worker._settings import Settings
-from fairlane.worker._work import Chore, Foresee, Hold, Separate, TellSleeper
+from fairlane.worker._work import Chore, Foresee, Hold, Separate, TellSleeper, renewed
 from fairlane.worker.events import EventKind
 from fairlane.worker.source import (
     Announcing,
@@ -195,9 +195,6 @@ def _separate(opens: Callable[[], SeparateSource[E]]) -> Separate[LeasedMessage[
         works: Sequence[LeasedMessage[E]], seconds: float
     ) -> list[LeasedMessage[E] | None]:
         extended = await source.extend_many([work.lease for work in works], seconds)
-        return [
-            None if lease is None else replace(work, lease=lease)
-            for work, lease in zip(works, extended, strict=True)
-        ]
+        return renewed(works, extended, lambda work, lease: replace(work, lease=lease))
 
     return Separate(source.__aenter__, extend, source.close)

@@ -20,6 +20,7 @@ from fairlane.worker._work import (
     TellSleeper,
     Work,
     WorkSource,
+    renewed,
 )
 from fairlane.worker.events import EventKind
 
@@ -174,11 +175,8 @@ def _separate(opens: Mapping[Part, Callable[[], Separate[Any]]]) -> Separate[Par
     async def extend_many(works: Sequence[PartsWork], seconds: float) -> Sequence[PartsWork | None]:
         """Of works of one part: they have one origin."""
         separate = opened[works[0].part]
-        renewed = await separate.extend_many([each.work for each in works], seconds)
-        return [
-            None if work is None else replace(each, work=work)
-            for each, work in zip(works, renewed, strict=True)
-        ]
+        extended = await separate.extend_many([each.work for each in works], seconds)
+        return renewed(works, extended, lambda each, work: replace(each, work=work))
 
     async def close() -> None:
         for each in opened.values():

@@ -21,6 +21,7 @@ __all__ = (
     "W",
     "Work",
     "WorkSource",
+    "renewed",
 )
 
 Chore = Callable[[], Coroutine[Any, Any, object]]
@@ -65,6 +66,7 @@ class Work(Protocol):
 
 
 W = TypeVar("W", bound=Work)
+T = TypeVar("T")
 
 ExtendMany = Callable[[Sequence[W], float], Awaitable[Sequence[W | None]]]
 """Renews leases for so many seconds; None for one that is lost."""
@@ -77,6 +79,15 @@ class Separate(Generic[W]):
     open: Callable[[], Awaitable[object]]
     extend_many: ExtendMany[W]
     close: Callable[[], Awaitable[None]]
+
+
+def renewed(
+    works: Sequence[W], told: Sequence[T | None], put: Callable[[W, T], W]
+) -> list[W | None]:
+    """Put what was told of each piece, in order, into it; None stays None: that lease is lost."""
+    return [
+        None if each is None else put(work, each) for work, each in zip(works, told, strict=True)
+    ]
 
 
 class Hold(Protocol):
