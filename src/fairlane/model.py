@@ -127,6 +127,8 @@ class Lease(Generic[E]):
         token: names this lease; never reused.
         priority: of the group, 0 to 4.
         attempt: number of this delivery of the message; 1 is the first.
+        interrupted: how often a handler of the message was stopped before, by the end of its
+            worker: these deliveries are not among the attempts.
         epoch: fencing number; grows with every lease of the group.
         expires_at: epoch seconds on the server's clock.
         messages: the leased messages in order; `event` and `seq` are the first one's.
@@ -142,6 +144,7 @@ class Lease(Generic[E]):
     attempt: int
     epoch: int
     expires_at: float
+    interrupted: int = 0
     messages: tuple[Message[E], ...] = field(default=(), repr=False)
     lost: LeaseSignal = field(default=LeaseSignal(), repr=False, compare=False)
     _seen: Seen = field(default=Seen(), repr=False)
@@ -169,6 +172,7 @@ class DeadLetter(Generic[E]):
         reason: why it died.
         traceback: the last 4,000 characters of that of its handler's error, if it died of one.
         attempts: how often it was delivered.
+        interrupted: how often a handler of it was stopped besides, by the end of its worker.
         died_at: server time of its death.
     """
 
@@ -182,6 +186,7 @@ class DeadLetter(Generic[E]):
     published_at: datetime | None = None
     decode_error: str | None = None
     traceback: str | None = None
+    interrupted: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -160,7 +160,7 @@ def published_instant(document: Mapping[str, Any]) -> datetime | None:
     return None if seconds is None else instant(seconds)
 
 
-NOTED = ("priority", "reason", "traceback", "attempts", "died_at")
+NOTED = ("priority", "reason", "traceback", "attempts", "interrupted", "died_at")
 
 
 def dead_letter(group_id: str, note: Document, message: Document) -> Document:

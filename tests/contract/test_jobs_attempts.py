@@ -169,6 +169,23 @@ async def test_release_does_not_count_the_attempt(queue: AsyncJobQueue, claimed:
     assert (job.state, job.attempts) == ("pending", 0)
 
 
+async def test_interruptions_of_a_job_are_counted_until_it_begins_anew(
+    queue: AsyncJobQueue, claimed: Claimed
+) -> None:
+    """Fault 36."""
+    await queue.enqueue(1, "t", max_attempts=2)
+    for times in range(5):
+        job = await claimed("t")
+        assert (job.attempts, job.interrupted) == (1, times)
+        assert await queue.release(job, interrupted=True)
+    await queue.nack(await claimed("t"))
+    await queue.fail(await claimed("t"))
+    job = await seen(queue, job.id)
+    assert (job.state, job.attempts, job.interrupted) == ("failed", 2, 5)
+    await queue.redrive()
+    assert (await claimed("t")).interrupted == 0
+
+
 @pytest.mark.parametrize("many", [False, True], ids=["claim", "claim_many"])
 async def test_cancelled_claim_counts_nothing_wherever_it_is_cancelled(
     queue: AsyncJobQueue, commands: Commands, *, many: bool

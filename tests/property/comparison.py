@@ -75,6 +75,7 @@ class Subject:
                 letter.event,
                 letter.priority,
                 letter.attempts,
+                letter.interrupted,
                 letter.reason,
             )
             async for letter in self.transport.dead_letters(group_id)
@@ -151,7 +152,11 @@ class Comparison:
 
     def settle(self, lease: Lease[int], move: Move) -> bool:
         verb, *arguments = move
-        is_accepted: bool = self._run(getattr(self._transport, verb)(lease, *arguments))
+        if verb == "interrupt":
+            settling = self._transport.release(lease, interrupted=True)
+        else:
+            settling = getattr(self._transport, verb)(lease, *arguments)
+        is_accepted = self._run(settling)
         same(f"accepted {verb}", is_accepted, getattr(self.model, verb)(lease, *arguments))
         return is_accepted
 
@@ -254,6 +259,7 @@ class Comparison:
         same("I1, I2: head", lease.event, group.messages[0].event)
         same("priority", lease.priority, group.priority)
         same("attempt", lease.attempt, group.attempts)
+        same("interrupted", lease.interrupted, group.interrupted)
         same("end", lease.expires_at, group.free_at)
         assert self.model.is_new_epoch(lease.group_id, lease.epoch), f"epoch {lease.epoch} again"
         self._expect_seq(lease.event, lease.seq)

@@ -115,8 +115,8 @@ class JobComparison:
         entry = self.model.held(job.id, job.token)
         same(f"accepted {verb}", told, entry is not None)
         if entry is not None:
-            delay = {name: value for name, value in options.items() if name == "delay"}
-            getattr(self.model, verb)(entry, **delay)
+            told_to = {name: value for name, value in options.items() if name != "error"}
+            getattr(self.model, verb)(entry, **told_to)
         return told
 
     def ack_many(self, jobs: Sequence[Job]) -> None:
@@ -258,6 +258,7 @@ class JobComparison:
         entry.lease(job.token, self.clock() + lease)
         same("payload", job.payload, entry.payload)
         same("attempts", job.attempts, entry.attempts)
+        same("interrupted", job.interrupted, entry.interrupted)
         same("end", job.available_at, entry.due)
         assert job.epoch > self._epochs.get(job.id, 0), f"epoch {job.epoch} again"
         self._epochs[job.id] = job.epoch
@@ -269,6 +270,7 @@ def _expected(entry: Entry) -> dict[str, Any]:
         "payload": entry.payload,
         "priority": entry.priority,
         "attempts": entry.attempts,
+        "interrupted": entry.interrupted,
         "max_attempts": entry.max_attempts,
         "last_error": entry.last_error,
         "scheduled_at": entry.tick,
@@ -281,7 +283,7 @@ def _expected(entry: Entry) -> dict[str, Any]:
 
 def _shown(job: Mapping[str, Any]) -> dict[str, Any]:
     names = ["state", "payload", "priority", "attempts", "max_attempts", "last_error"]
-    names.append("scheduled_at")
+    names += ["interrupted", "scheduled_at"]
     if "available_at" in job:
         names += ["available_at", "token", "unique_key"]
     return {name: job.get(name) for name in names}

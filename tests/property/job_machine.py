@@ -37,6 +37,7 @@ MOVES: tuple[Move, ...] = (
     ("nack", {"error": "why", "delay": 20.0}),
     ("fail", {"error": "why"}),
     ("release", {}),
+    ("release", {"interrupted": True}),
 )
 FORCES = (("ack", "done"), ("fail", "failed"), ("release", "pending"))
 BACKLOG = 12

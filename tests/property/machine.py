@@ -38,6 +38,7 @@ MOVES: tuple[Move, ...] = (
     ("nack", 20.0),
     ("nack", 60.0),
     ("release",),
+    ("interrupt",),
     ("dead_letter", "because"),
     ("dead_letter", "poison"),
 )

@@ -37,6 +37,7 @@ class Entry:
     state: str = "pending"
     holder: str | None = None
     attempts: int = 0
+    interrupted: int = 0
     tick: float | None = None
     period: float = 0.0
     last_error: str | None = None
@@ -74,7 +75,8 @@ class Entry:
     def become(self, other: "Entry") -> None:
         """Be replaced by what was to be enqueued, in its place."""
         self.payload, self.priority = other.payload, other.priority
-        self.max_attempts, self.attempts = other.max_attempts, 0
+        self.max_attempts = other.max_attempts
+        self.attempts = self.interrupted = 0
         self.wait(other.due)
 
     def run_next(self, now: float) -> None:
@@ -82,5 +84,5 @@ class Entry:
         assert self.tick is not None
         steps = math.floor((max(now, self.tick) - self.tick) / self.period) + 1
         self.tick += steps * self.period
-        self.attempts = 0
+        self.attempts = self.interrupted = 0
         self.wait(self.tick)

@@ -71,8 +71,9 @@ class ModelQueue:
         else:
             job.wait(self.clock() + delay)
 
-    def release(self, job: Entry) -> None:
+    def release(self, job: Entry, interrupted: bool = False) -> None:
         job.attempts -= 1
+        job.interrupted += interrupted
         job.wait(self.clock())
 
     def extend(self, job: Entry, lease: float) -> None:
@@ -110,7 +111,7 @@ class ModelQueue:
         for job in chosen:
             if self.rival(job.type, job.key) is not None:
                 continue
-            job.attempts = 0
+            job.attempts = job.interrupted = 0
             job.wait(self.clock())
             redriven += 1
         return redriven
@@ -142,7 +143,8 @@ class ModelQueue:
         elif job.period != period:
             job.period = period
             if job.holder is None:
-                job.tick, job.attempts = tick, 0
+                job.tick = tick
+                job.attempts = job.interrupted = 0
                 job.wait(tick)
 
     def stats(self) -> JobStats:

@@ -45,6 +45,7 @@ class Group:
     messages: list[Message]
     holder: str | None = None
     attempts: int = 0
+    interrupted: int = 0
     is_repeated: bool = False
 
 
@@ -55,6 +56,7 @@ class Letter:
     event: int
     priority: int
     attempts: int
+    interrupted: int
     reason: str
 
 
@@ -188,6 +190,12 @@ class Model:
             group.attempts -= 1
         return group is not None
 
+    def interrupt(self, lease: Lease[int]) -> bool:
+        """Release it, as a worker does that stops its handler."""
+        if group := self._held(lease):
+            group.interrupted += 1
+        return self.release(lease)
+
     def extend(self, lease: Lease[int], visibility: float) -> bool:
         if group := self._held(lease):
             group.free_at = max(group.free_at, self.clock() + visibility)
@@ -201,6 +209,7 @@ class Model:
                 group.messages[0].event,
                 group.priority,
                 group.attempts,
+                group.interrupted,
                 reason,
             )
             self._drop_head(lease.group_id, group)
@@ -259,7 +268,8 @@ class Model:
 
     def _drop_head(self, group_id: str, group: Group) -> None:
         del group.messages[0]
-        group.holder, group.free_at, group.attempts = None, self.clock(), 0
+        group.holder, group.free_at = None, self.clock()
+        group.attempts = group.interrupted = 0
         if not group.messages and not group.is_repeated:
             del self.groups[group_id]
 

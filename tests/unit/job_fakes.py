@@ -135,9 +135,15 @@ class FakeSide:
     async def retry(self, job: Job, delay: float, error: str | None) -> bool:
         return await self._settle("retry", job, delay=delay, state="pending", last_error=error)
 
-    async def release(self, job: Job, delay: float = 0.0) -> bool:
-        attempts = job.attempts - 1
-        return await self._settle("release", job, delay=delay, state="pending", attempts=attempts)
+    async def release(self, job: Job, delay: float = 0.0, *, interrupted: bool = False) -> bool:
+        return await self._settle(
+            "release",
+            job,
+            delay=delay,
+            state="pending",
+            attempts=job.attempts - 1,
+            interrupted=job.interrupted + interrupted,
+        )
 
     async def reschedule(self, job: Job, definition: Definition, error: str | None) -> bool:
         return await self._settle(

@@ -48,6 +48,10 @@ WAYS_OUT: dict[str, dict[str, Any]] = {
     "parked": group_commands.parked(at=9.0, seq=3, attempt=2, error=None),
     "failed": group_commands.parked(at=9.0, seq=3, attempt=2, error="why"),
     "given back": commands.given_back(now=5.0),
+    "interrupted": group_commands.interrupted(at=5.0, seq=3),
+    "settled and interrupted": group_commands.settled(
+        now=5.0, partition=3, done=[3], interrupted=7
+    ),
 }
 
 
@@ -78,9 +82,27 @@ def test_settled_notes_what_a_dead_letter_needs() -> None:
     assert WAYS_OUT["dead"]["$set"]["dead"] == {"seq": 1}
 
 
-@pytest.mark.parametrize("field", ["last_error", "head", "is_new"])
+@pytest.mark.parametrize("field", ["last_error", "head", "is_new", "interrupted"])
 def test_settled_forgets_what_was_the_message_s(field: str) -> None:
     assert field in SETTLED["$unset"]
+
+
+def test_settled_in_part_counts_the_interruption_of_the_next_message() -> None:
+    update = WAYS_OUT["settled and interrupted"]
+    assert (update["$set"]["head"], update["$set"]["interrupted"]) == (7, 1)
+    assert set(update["$unset"]) == {"last_error", "is_new"}
+
+
+def test_interrupted_takes_the_attempt_back_and_says_whose_it_was() -> None:
+    update = WAYS_OUT["interrupted"]
+    assert update["$set"] == {"token": None, "available_at": 5.0, "head": 3}
+    assert update["$inc"] == {"attempts": -1, "interrupted": 1}
+
+
+def test_parked_behind_settled_ones_has_not_been_interrupted() -> None:
+    update = group_commands.parked(at=9.0, seq=3, attempt=1, error=None, done=[2])
+    assert "interrupted" in update["$unset"]
+    assert "interrupted" not in WAYS_OUT["parked"]["$unset"]
 
 
 def test_parked_keeps_the_attempts() -> None:
@@ -111,6 +133,16 @@ CORRECTIONS: dict[str, tuple[dict[str, Any], int | None, dict[str, Any]]] = {
         {"epoch": 9, "attempts": 5, "head": 8},
         None,
         {"head": 7, "attempts": 1},
+    ),
+    "interruptions of this head": (
+        {"epoch": 9, "attempts": 1, "head": 7, "interrupted": 2},
+        None,
+        {},
+    ),
+    "interruptions of another head": (
+        {"epoch": 9, "attempts": 1, "head": 8, "interrupted": 2},
+        None,
+        {"head": 7, "attempts": 1, "interrupted": 0},
     ),
     "all at once": (
         {"epoch": 9, "attempts": 5, "head": 8},

@@ -670,8 +670,8 @@ async def test_stopped_pool_gives_a_running_job_back_uncounted() -> None:
     async with scene.pool(drain_timeout=1):
         await scene.record.until("claimed")
     assert endings(scene.record) == ["released"]
-    assert scene.side.job(key).attempts == 0
-    assert [row.outcome for row in scene.side.rows] == ["released"]
+    assert (scene.side.job(key).attempts, scene.side.job(key).interrupted) == (0, 1)
+    assert [row.outcome for row in scene.side.rows] == ["interrupted"]
 
 
 @in_virtual_time

@@ -157,7 +157,8 @@ async def test_shutdowns_use_up_no_attempt_of_a_job() -> None:
         async with scene.pool(drain_timeout=0):
             await scene.record.until("claimed", times=number)
             await anyio.sleep(1)
-        assert scene.side.job(key).attempts == 0
+        stored = scene.side.job(key)
+        assert (stored.attempts, stored.interrupted) == (0, number)
     async with scene.pool():
         await scene.record.until("acked")
     assert endings(scene.record) == ["released"] * 5 + ["acked"]

@@ -42,6 +42,7 @@ class Queue:
         self.batches = [list(batch) for batch in batches]
         self.journal: list[tuple[float, str, Any]] = []
         self.lost: set[str] = set()
+        self.interrupted: list[str] = []
         self.errors: dict[str, list[Exception]] = {}
         self.slow: dict[str, float] = {}
 
@@ -77,8 +78,9 @@ class Queue:
         await self._note("nack", (job.id, delay, error))
         return Outcome.LOST if job.id in self.lost else Outcome.RETRY
 
-    async def release(self, jobs: Sequence[Job]) -> list[bool]:
+    async def release(self, jobs: Sequence[Job], *, begun: int) -> list[bool]:
         await self._note("release", [each.id for each in jobs])
+        self.interrupted += [each.id for each in jobs[:begun]]
         return [True for _ in jobs]
 
     async def extend_many(self, jobs: Sequence[Job], lease: float) -> list[bool]:
@@ -216,6 +218,7 @@ async def test_cancelled_listener_gives_back_all_that_it_has_not_settled() -> No
     await listen(queue, sleeper(4), 6)
     assert queue.told("ack") == [["a"]]
     assert queue.told("release") == [["b", "c"]]
+    assert queue.interrupted == ["b"]
 
 
 @in_virtual_time

@@ -39,6 +39,7 @@ UPDATES: dict[str, Document] = {
     "reranked": _job_commands.reranked(3),
     "rescheduled": _job_commands.rescheduled(at=9.0, priority=3, error=None),
     "returned": _job_commands.returned(now=9.0),
+    "interrupted": _job_commands.returned(now=9.0, interrupted=True),
     "redriven": redriven({"_id": "id", "settled_key": "k"}),
     "replaced": _job_commands.replaced({**NEW, "unique_key": "k"}),
 }
@@ -111,8 +112,8 @@ def test_redriven_job_without_a_key_gets_none() -> None:
 @pytest.mark.parametrize("name", ["redriven", "replaced", "rescheduled"])
 def test_job_that_begins_anew_owes_no_answer(name: str) -> None:
     """Where its attempts are 0 none of them was left without an end."""
-    assert (UPDATES[name]["$set"]["attempts"], UPDATES[name]["$set"]["answered"]) == (0, 0)
-    assert (NEW["attempts"], NEW["answered"]) == (0, 0)
+    assert UPDATES[name]["$set"].items() >= _job_commands.FRESH.items()
+    assert NEW.items() >= _job_commands.FRESH.items()
 
 
 def test_retried_job_keeps_its_attempts_and_its_last_error() -> None:
@@ -126,11 +127,15 @@ def test_start_that_was_none_is_taken_back(name: str) -> None:
     assert UPDATES[name]["$inc"] == {"attempts": -1}
 
 
+def test_start_that_was_interrupted_is_taken_back_and_counted_as_that() -> None:
+    assert UPDATES["interrupted"]["$inc"] == {"attempts": -1, "interrupted": 1}
+
+
 def test_replaced_job_keeps_its_place_and_its_key() -> None:
     """Only the payload and what an enqueue may say; all attempts are there again."""
     changed = _job_commands.replaced({**NEW, "unique_key": "k"})["$set"]
     said = {name: value for name, value in OPTIONS.items() if name != "partition"}
-    fresh = {"state": "pending", "token": None, "attempts": 0, "answered": 0}
+    fresh = {"state": "pending", "token": None, **_job_commands.FRESH}
     assert changed == {**said, "payload": {"n": 1}, **fresh}
 
 

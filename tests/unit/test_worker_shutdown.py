@@ -8,6 +8,7 @@ from typing import Any
 import anyio
 import pytest
 from worker_fakes import (
+    CountingSource,
     FakeSource,
     Fault,
     Record,
@@ -105,17 +106,19 @@ async def test_pool_that_waits_out_an_outage_stops_at_once() -> None:
 
 @in_virtual_time
 async def test_claim_in_flight_at_stop_gives_its_lease_back_uncounted() -> None:
-    source, record = FakeSource(), Record()
+    """Fault 47: at once, and not at the end of the drain or of the visibility."""
+    source, record = CountingSource(reply_delay=0.5), Record()
     source.publish("g")
     pool = WorkerPool(source, busy, on_event=record)
     task = asyncio.create_task(pool.run())
     while not source.leased:
         await ticks(1)
+    leased_at = now()
 
     await ended(pool, task)
 
     assert record.kinds == ["claimed", "released"]
-    assert source.groups["g"].attempts == 0
+    assert (source.groups["g"].attempts, now() - leased_at) == (0, 0.5)
 
 
 @in_virtual_time

@@ -14,7 +14,7 @@ from worker_fakes import FakeSource, Record, ticks
 
 from fairlane.model import Lease
 from fairlane.retry import Reject
-from fairlane.worker import WorkerPool
+from fairlane.worker import WorkerPool, _handling
 from fairlane.worker._calling import ThreadCall
 
 
@@ -195,14 +195,38 @@ async def test_thread_past_the_drain_deadline_keeps_its_group(blocking: Blocking
     assert source.leased == ["g"]
 
 
-async def test_thread_that_ended_before_the_pool_looked_is_given_back(blocking: Blocking) -> None:
+async def test_thread_that_ended_before_the_pool_looked_has_acked(
+    blocking: Blocking, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Fault 47: what was done when the deadline came is not done again."""
     source, record = FakeSource(), Record()
     source.publish("g")
+    calls: list[ThreadCall] = []
 
+    def noted(function: Any) -> ThreadCall:
+        calls.append(ThreadCall(function))
+        return calls[0]
+
+    monkeypatch.setattr(_handling, "ThreadCall", noted)
     async with WorkerPool(source, blocking, drain_timeout=0, on_event=record):
         await blocking.until_begun()
         blocking.go.set()
-        while blocking.at_work:  # blocks the event loop on purpose: it must not see the result yet
+        while calls[0].is_at_work:  # blocks the event loop on purpose: it must not look yet
             pass
 
-    assert source.leased == []
+    assert (source.is_drained, record.kinds) == (True, ["claimed", "acked"])
+
+
+async def test_result_that_is_there_when_the_wait_is_cancelled_is_returned() -> None:
+    go = threading.Event()
+    call = ThreadCall(lambda: go.wait(30))
+    waiting = asyncio.create_task(call.run(anyio.CapacityLimiter(1)))
+    while not call.is_at_work:
+        await ticks(1)
+    go.set()
+    while call.is_at_work:
+        pass
+
+    waiting.cancel()
+
+    assert await waiting is True

@@ -314,6 +314,28 @@ class ManySource(FakeSource):
             self.concurrent_claims -= 1
 
 
+class CountingSource(FakeSource):
+    """Is told of each release whether it is an interruption, as the transport is.
+
+    The reply of a claim may be slow: `reply_delay` seconds.
+    """
+
+    def __init__(self, *, reply_delay: float = 0.0) -> None:
+        super().__init__()
+        self.interrupted: list[bool] = []
+        self._reply_delay = reply_delay
+
+    async def claim(self, *arguments: Any, **options: Any) -> Lease[Any] | None:
+        lease = await super().claim(*arguments, **options)
+        if self._reply_delay:
+            await anyio.sleep(self._reply_delay)
+        return lease
+
+    async def release(self, lease: Lease[Any], *, interrupted: bool = False) -> bool:
+        self.interrupted.append(interrupted)
+        return await super().release(lease)
+
+
 class AnnouncingSource(FakeSource):
     """Tells of its publishes, as the transport does."""
 

@@ -36,10 +36,11 @@ __all__ = (
 
 LIVE = ("pending", "processing")
 ENDLESS = 2**31 - 1
-FRESH: Mapping[str, int] = {"attempts": 0, "answered": 0}
+FRESH: Mapping[str, int] = {"attempts": 0, "answered": 0, "interrupted": 0}
 """How often a job was started, and the last of these starts whose worker has said how it went.
 
 Where a claim finds more starts than it makes itself, a worker before it has died or was too slow.
+A start that its worker has stopped itself is taken back, and counted as interrupted.
 """
 
 
@@ -182,10 +183,12 @@ def reranked(priority: int) -> Document:
     return {"$set": {"priority": priority}}
 
 
-def returned(*, now: float) -> Document:
-    """Give the job back as if it had not been claimed."""
+def returned(*, now: float, interrupted: bool = False) -> Document:
+    """Give the job back as if it had not been claimed; count it if its handler was stopped."""
     update = commands.given_back(now=now)
     update["$set"]["state"] = "pending"
+    if interrupted:
+        update["$inc"]["interrupted"] = 1
     return update
 
 

@@ -52,10 +52,15 @@ class Pace:
 
 @dataclass(slots=True)
 class Batch:
-    """Jobs that were claimed together: those that are not settled, and the one at work."""
+    """Jobs that were claimed together: those that are not settled, and the one at work.
+
+    Attributes:
+        begun: 1 if the handler of the first one has been called, else 0.
+    """
 
     left: list[Job]
     renewed_at: float
+    begun: int = 0
     lost: set[str] = field(default_factory=set)
     at_work: anyio.CancelScope = field(default_factory=anyio.CancelScope)
     renewal: anyio.CancelScope = field(default_factory=lambda: anyio.CancelScope(shield=True))
@@ -145,10 +150,11 @@ class Listener:
                         async with anyio.create_task_group() as handling:
                             handling.start_soon(self._handle, batch)
                         del batch.left[0]
+                        batch.begun = 0
                 finally:  # only now: a handler that is cancelled may yet take its time
                     batch.renewal.cancel()
         finally:
-            await self._give_back(batch.left)
+            await self._give_back(batch.left, batch.begun)
 
     async def _handle(self, batch: Batch) -> None:
         job, error = batch.left[0], None
@@ -157,6 +163,7 @@ class Listener:
                 batch.at_work.cancel()
             try:
                 await anyio.lowlevel.checkpoint()
+                batch.begun = 1
                 await contained(self._call(job))
             except (Exception, SystemExit) as raised:
                 error = raised
@@ -239,12 +246,12 @@ class Listener:
             logger.warning("leases could not be renewed, trying on: %s", describe(error, 300))
             return None
 
-    async def _give_back(self, jobs: Sequence[Job]) -> None:
+    async def _give_back(self, jobs: Sequence[Job], begun: int = 0) -> None:
         if not jobs:
             return
         with anyio.move_on_after(DEADLINE, shield=True):
             try:
-                await self._settler.release(jobs)
+                await self._settler.release(jobs, begun=begun)
             except PyMongoError:
                 logger.warning("%d leases run out by themselves", len(jobs), exc_info=True)
 

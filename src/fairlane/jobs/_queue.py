@@ -316,11 +316,15 @@ class AsyncJobQueue(Product):
         (is_held,) = await self._settler.fail([held], text)
         return is_held
 
-    async def release(self, job: Job) -> bool:
-        """Give the job back at once without counting the attempt. Returns and raises as `ack`."""
+    async def release(self, job: Job, *, interrupted: bool = False) -> bool:
+        """Give the job back at once without counting the attempt. Returns and raises as `ack`.
+
+        `interrupted` counts it among those whose handler was stopped: `Job.interrupted`.
+        """
         held = _arguments.job(job)
+        was_begun = checks.flag("interrupted", interrupted)
         await self._store.ready()
-        (is_held,) = await self._settler.release([held])
+        (is_held,) = await self._settler.release([held], begun=was_begun)
         return is_held
 
     async def release_many(self, jobs: Iterable[Job]) -> list[bool]:

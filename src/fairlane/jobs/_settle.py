@@ -66,9 +66,14 @@ class Settler:
         (is_held,) = await finish(self._apply([_change(job, update)]))
         return Outcome.RETRY if is_held else Outcome.LOST
 
-    async def release(self, jobs: Jobs, delay: float = 0.0) -> list[bool]:
-        update = _job_commands.returned(now=await self._store.now() + delay)
-        return await finish(self._apply([_change(job, update) for job in jobs]))
+    async def release(self, jobs: Jobs, delay: float = 0.0, *, begun: int = 0) -> list[bool]:
+        """Give jobs back, those first whose handlers had `begun` as interrupted."""
+        now = await self._store.now() + delay
+        changes = [
+            _change(job, _job_commands.returned(now=now, interrupted=number < begun))
+            for number, job in enumerate(jobs)
+        ]
+        return await finish(self._apply(changes))
 
     async def extend_many(self, jobs: Jobs, lease: float) -> list[Job | None]:
         until = await self._store.now() + lease

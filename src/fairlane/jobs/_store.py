@@ -127,6 +127,7 @@ def job_of(document: Document, *, is_claimed: bool = False) -> Job:
         state=document["state"],
         priority=document["priority"],
         attempts=document["attempts"],
+        interrupted=document.get("interrupted", 0),
         max_attempts=int(document["max_attempts"]),
         created_at=instant(document["created_at"]),
         available_at=document.get("available_at"),

@@ -52,6 +52,7 @@ class Job:
         priority: higher ones are claimed first.
         attempts: how often it was started; of a claimed job this start included.
         max_attempts: so many starts it gets before it fails.
+        interrupted: how often its handler was stopped besides, by the end of its worker.
         created_at: server time at which it was enqueued.
         available_at: epoch seconds on the server's clock: claimable from then on; of a claimed job
             the end of its lease. None for a job that has ended.
@@ -80,6 +81,7 @@ class Job:
     available_at: float | None = None
     token: str | None = None
     epoch: int = 0
+    interrupted: int = 0
     unique_key: str | None = None
     locked_by: str | None = None
     locked_at: datetime | None = None
@@ -103,10 +105,10 @@ class Execution:
         worker_id: of the pool.
         started_at: server time.
         ended_at: server time; None while it runs.
-        outcome: "success", "retry", "failed", "discarded", "released" (given back when the pool was
-            stopped), "stale" (the lease was lost) or "unsettled" (nobody answered). "running" until
-            it is known: if the worker has died, until a pool claims the job again, which makes it
-            "stale".
+        outcome: "success", "retry", "failed", "discarded", "released" (given back by `Snooze`),
+            "interrupted" (given back when the pool was stopped), "stale" (the lease was lost) or
+            "unsettled" (nobody answered). "running" until it is known: if the worker has died,
+            until a pool claims the job again, which makes it "stale".
         error: what went wrong.
         result: what the handler returned, if BSON can hold it.
     """

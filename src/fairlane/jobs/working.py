@@ -170,8 +170,8 @@ class WorkingSide:
     async def retry(self, job: Job, delay: float, error: str | None) -> bool:
         return bool(await self._settler.nack(job, delay, error))
 
-    async def release(self, job: Job, delay: float = 0.0) -> bool:
-        (is_held,) = await self._settler.release([job], delay)
+    async def release(self, job: Job, delay: float = 0.0, *, interrupted: bool = False) -> bool:
+        (is_held,) = await self._settler.release([job], delay, begun=interrupted)
         return is_held
 
     async def extend(self, job: Job, lease: float) -> Job:

@@ -155,9 +155,9 @@ class JobQueue(BlockingProduct[AsyncJobQueue]):
         """End the job as failed, whatever attempts are left. Returns as `ack`."""
         return self._call(lambda q: q.fail(job, error=error))
 
-    def release(self, job: Job) -> bool:
+    def release(self, job: Job, *, interrupted: bool = False) -> bool:
         """Give the job back at once without counting the attempt. Returns as `ack`."""
-        return self._call(lambda q: q.release(job))
+        return self._call(lambda q: q.release(job, interrupted=interrupted))
 
     def release_many(self, jobs: Iterable[Job]) -> list[bool]:
         """Give jobs back as `release` does, in one command; return the results in order."""

@@ -133,9 +133,18 @@ class MongoTransport(BlockingProduct[AsyncMongoTransport[E]], Generic[E]):
         held = read_here(leases)
         return self._call(lambda t: t.extend_many(held, visibility))
 
-    def release(self, lease: Lease[E], *, delay: Seconds = 0.0, done: int = 0) -> bool:
+    def release(
+        self,
+        lease: Lease[E],
+        *,
+        delay: Seconds = 0.0,
+        done: int = 0,
+        interrupted: bool = False,
+    ) -> bool:
         """Give the group back without counting the attempt, after `delay` seconds."""
-        return self._call(lambda t: t.release(lease, delay=delay, done=done))
+        return self._call(
+            lambda t: t.release(lease, delay=delay, done=done, interrupted=interrupted)
+        )
 
     def release_many(self, leases: Iterable[Lease[E]]) -> list[bool]:
         """Give groups back as `release` does, in one command; return the results in order."""

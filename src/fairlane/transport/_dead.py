@@ -192,6 +192,7 @@ class DeadLetters(Generic[E]):
             reason=document["reason"],
             traceback=document.get("traceback"),
             attempts=document["attempts"],
+            interrupted=document.get("interrupted", 0),
             died_at=instant(document["died_at"]),
             published_at=_published_at(document),
             decode_error=problem,

@@ -193,6 +193,7 @@ def _lease(front: Front, messages: tuple[Message[E], ...]) -> Lease[E]:
         token=group["token"],
         priority=group.get("priority", 0),
         attempt=group["attempts"],
+        interrupted=group.get("interrupted", 0),
         epoch=group["epoch"],
         expires_at=group["available_at"],
         messages=messages,

@@ -19,6 +19,7 @@ __all__ = (
     "claimable",
     "corrections",
     "drained",
+    "interrupted",
     "parked",
     "readied",
     "settled",
@@ -35,14 +36,24 @@ def among(min_priority: int) -> Mapping[str, Sequence[int]]:
     return {"priority": PRIORITIES[min_priority:]}
 
 
+OF_ITS_HEAD = ("last_error", "is_new", "head", "interrupted")
+"""What a settlement takes off a lock."""
+
+
 def settled(
-    *, now: float, partition: int, done: Sequence[int], dead: Document | None = None
+    *,
+    now: float,
+    partition: int,
+    done: Sequence[int],
+    dead: Document | None = None,
+    interrupted: int | None = None,
 ) -> Document:
     """Settle the leased messages: this write alone decides, deletion is clean-up.
 
     `done` keeps them from being delivered again until their documents are gone; `dead` carries
     what a dead letter needs, so a crash after this write loses nothing. `partition` is written
-    because the number of partitions may have changed since the group's life began.
+    because the number of partitions may have changed since the group's life began. `interrupted`
+    is the message behind them, if its handler was stopped: see `interrupted`.
     """
     values: Document = {
         "token": None,
@@ -53,7 +64,9 @@ def settled(
     }
     if dead is not None:
         values["dead"] = dead
-    return {"$set": values, "$unset": {"last_error": "", "is_new": "", "head": ""}}
+    if interrupted is not None:
+        values.update(head=Int64(interrupted), interrupted=1)
+    return {"$set": values, "$unset": {name: "" for name in OF_ITS_HEAD if name not in values}}
 
 
 def parked(
@@ -66,11 +79,24 @@ def parked(
     """
     update = commands.freed(at=at)
     update["$set"].update(head=Int64(seq), attempts=attempt)
+    gone = {"is_new": ""}
     if done is not None:
         update["$set"]["done"] = [Int64(each) for each in done]
+        gone["interrupted"] = ""  # that was the message before it
     if error is not None:
         update["$set"]["last_error"] = error
-    return {**update, "$unset": {"is_new": ""}}
+    return {**update, "$unset": gone}
+
+
+def interrupted(*, at: float, seq: int) -> Document:
+    """Give the group back as if it had not been claimed, and count that its handler was stopped.
+
+    `head` says whose handler that was, as in `parked`.
+    """
+    update = commands.given_back(now=at)
+    update["$set"]["head"] = Int64(seq)
+    update["$inc"]["interrupted"] = 1
+    return update
 
 
 def corrections(group: Document, *, seq: int, floor: int | None) -> Document:
@@ -79,7 +105,8 @@ def corrections(group: Document, *, seq: int, floor: int | None) -> Document:
     `epoch`: a new life goes on above the lives before it. Race: the life before ends while this one
     begins: its floor was raised before its lock was removed, so before this lock was made, so
     before the floor was read.
-    `head`, `attempts`: they may belong to another message, which a late publish has pushed back.
+    `head` and what is counted for it may be of another message, which a late publish has pushed
+    back.
     The head of a first attempt is not noted: there is nothing to tell it from.
     """
     wrong: Document = {}
@@ -90,6 +117,8 @@ def corrections(group: Document, *, seq: int, floor: int | None) -> Document:
         wrong["head"] = Int64(seq)
     elif head is not None and head != seq:
         wrong.update(head=Int64(seq), attempts=1)
+        if group.get("interrupted"):
+            wrong["interrupted"] = 0
     return wrong
 
 

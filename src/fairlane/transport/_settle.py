@@ -73,14 +73,27 @@ class Settler:
         """
         return await finish(self._nack_rest(lease, done, delay, error))
 
-    async def release_rest(self, lease: Lease[Any], done: int, delay: float = 0.0) -> bool:
+    async def release_rest(
+        self, lease: Lease[Any], done: int, delay: float = 0.0, *, interrupted: bool = False
+    ) -> bool:
         """Settle the first `done` messages, and give the rest back; none of them is charged."""
-        (is_held,) = await finish(self._ack([_part(lease, done)], delay))
+        stopped = lease.messages[done].seq if interrupted else None
+        (is_held,) = await finish(self._ack([_part(lease, done)], delay, stopped))
         return is_held
 
-    async def release(self, leases: Leases, delay: float = 0.0) -> list[bool]:
-        now = await self._store.now() + delay
-        changes = [_change(lease, commands.given_back(now=now)) for lease in leases]
+    async def release(
+        self, leases: Leases, delay: float = 0.0, *, interrupted: bool = False
+    ) -> list[bool]:
+        at = await self._store.now() + delay
+        changes = [
+            _change(
+                lease,
+                _group_commands.interrupted(at=at, seq=lease.seq)
+                if interrupted
+                else commands.given_back(now=at),
+            )
+            for lease in leases
+        ]
         return await finish(self._apply(changes))
 
     async def extend(self, leases: Leases, visibility: float) -> list[Lease[Any] | None]:
@@ -94,9 +107,13 @@ class Settler:
     async def _apply(self, changes: Sequence[Change]) -> list[bool]:
         return await self._store.driver.update_and_tell(self._store.locks, changes)
 
-    async def _ack(self, leases: Leases, delay: float = 0.0) -> list[bool]:
+    async def _ack(
+        self, leases: Leases, delay: float = 0.0, interrupted: int | None = None
+    ) -> list[bool]:
         now = await self._store.now() + delay
-        accepted = await self._apply([self._settlement(lease, now) for lease in leases])
+        accepted = await self._apply(
+            [self._settlement(lease, now, interrupted=interrupted) for lease in leases]
+        )
         done = [lease for lease, is_held in zip(leases, accepted, strict=True) if is_held]
         if done:
             await self._tidy(done)
@@ -131,6 +148,7 @@ class Settler:
             "priority": lease.priority,
             **why,
             "attempts": 1 if done else lease.attempt,
+            "interrupted": 0 if done else lease.interrupted,
             "died_at": now,
         }
         (is_held,) = await self._apply([self._settlement(part, now, note)])
@@ -138,12 +156,19 @@ class Settler:
             await self._tidy([part], note)
         return is_held
 
-    def _settlement(self, lease: Lease[Any], now: float, dead: Document | None = None) -> Change:
+    def _settlement(
+        self,
+        lease: Lease[Any],
+        now: float,
+        dead: Document | None = None,
+        interrupted: int | None = None,
+    ) -> Change:
         settled = _group_commands.settled(
             now=now,
             partition=self._store.partition_of(lease.group_id),
             done=_done(lease),
             dead=dead,
+            interrupted=interrupted,
         )
         return _change(lease, settled)
 

@@ -346,18 +346,27 @@ class AsyncMongoTransport(Product, Generic[E]):
         await self._store.ready()
         return await self._settler.extend(held, seconds)
 
-    async def release(self, lease: Lease[E], *, delay: Seconds = 0.0, done: int = 0) -> bool:
+    async def release(
+        self,
+        lease: Lease[E],
+        *,
+        delay: Seconds = 0.0,
+        done: int = 0,
+        interrupted: bool = False,
+    ) -> bool:
         """Give the group back after `delay` seconds, the attempt not counted. Returns as `ack`.
 
-        Of a batch the first `done` messages are settled by the same write.
+        Of a batch the first `done` messages are settled by the same write. `interrupted` counts the
+        next one among those whose handler was stopped: `Lease.interrupted`.
         """
         _arguments.lease(lease)
         seconds = checks.seconds("delay", delay)
         number = _arguments.done(done, lease)
+        was_begun = checks.flag("interrupted", interrupted)
         await self._store.ready()
         if number:
-            return await self._settler.release_rest(lease, number, seconds)
-        (is_held,) = await self._settler.release([lease], seconds)
+            return await self._settler.release_rest(lease, number, seconds, interrupted=was_begun)
+        (is_held,) = await self._settler.release([lease], seconds, interrupted=was_begun)
         return is_held
 
     async def release_many(self, leases: Iterable[Lease[E]]) -> list[bool]:

@@ -54,23 +54,29 @@ class ThreadCall:
         self._loop = asyncio.get_running_loop()
         # Whoever takes the ticket decides: the thread begins, or it never will.
         self._ticket: deque[None] = deque((None,))
-        self._has_begun = False
+        self.has_begun = False
         self._is_over = False
+        self._results: list[Any] = []
         self.ended = anyio.Event()
 
     @property
     def is_at_work(self) -> bool:
-        return self._has_begun and not self._is_over
+        return self.has_begun and not self._is_over and not self._results
 
     async def run(self, threads: anyio.CapacityLimiter) -> Any:
-        """Wait for the function. A cancelled wait leaves it running, if it has begun."""
+        """Wait for the function. A cancelled wait leaves it running, if it has begun.
+
+        What it has returned by then counts: it is not done again because nobody looked in time.
+        """
         try:
             result = await to_thread.run_sync(
                 self._in_thread, abandon_on_cancel=True, limiter=threads
             )
         except BaseException:
-            self._has_begun = not self._take_ticket()
-            raise
+            self.has_begun = not self._take_ticket()
+            if not self._results:
+                raise
+            (result,) = self._results
         if inspect.isawaitable(result):  # a plain function around a coroutine
             result = await result
         return result
@@ -78,13 +84,14 @@ class ThreadCall:
     def _in_thread(self) -> Any:
         if not self._take_ticket():
             return None
-        self._has_begun = True
+        self.has_begun = True
         try:
-            return self._function()
+            self._results.append(self._function())
         finally:
             self._is_over = True
             with suppress(RuntimeError):  # the loop is closed: nobody waits any more
                 self._loop.call_soon_threadsafe(self.ended.set)
+        return self._results[0]
 
     def _take_ticket(self) -> bool:
         try:

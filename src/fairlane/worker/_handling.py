@@ -17,7 +17,7 @@ from fairlane.errors import FairlaneError, LeaseLost
 from fairlane.worker._calling import ThreadCall
 from fairlane.worker._health import Vitals
 from fairlane.worker._held import Held
-from fairlane.worker._outcome import RELEASE, Outcome
+from fairlane.worker._outcome import Outcome
 from fairlane.worker._renewal import Renewals
 from fairlane.worker._settings import Settings
 from fairlane.worker._settling import Settling
@@ -74,11 +74,11 @@ class Handling(Generic[W]):
         try:
             return await contained(self._call(held))
         except asyncio.CancelledError:
-            held.outcome = RELEASE
+            held.outcome = held.interruption
             raise
         except (Exception, SystemExit) as error:
             if isinstance(error, StrayCancellation) and self._owner.is_cancelled:
-                return RELEASE  # `asyncio.run` ends: it cancels every task, not only its own
+                return held.interruption  # `asyncio.run` ends: it cancels all tasks there are
             return await self._failed(held, error)
 
     async def _call(self, held: Held[W]) -> Outcome:
@@ -91,7 +91,7 @@ class Handling(Generic[W]):
         try:
             outcome = await self._source.judge(held.work, error)
         except asyncio.CancelledError:
-            held.outcome = RELEASE
+            held.outcome = held.interruption
             raise
         is_expected = self._source.is_expected(held.work, error)
         logger.log(
@@ -122,6 +122,9 @@ class HandlersHold(Generic[W]):
     def is_lost(self) -> bool:
         held = self._held
         return held.is_gone or held.lost is not None or self._loop.time() >= held.give_up_at
+
+    def begin(self) -> None:
+        self._held.has_begun = True
 
     async def until_lost(self) -> None:
         await self._held.was_lost.wait()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Generic
 import anyio
 
 from fairlane.worker._loops import in_loop
-from fairlane.worker._outcome import FAULT, Outcome
+from fairlane.worker._outcome import FAULT, INTERRUPTED, RELEASE, Outcome
 from fairlane.worker._work import W
 
 if TYPE_CHECKING:
@@ -38,6 +38,7 @@ class Held(Generic[W]):
         has_ended: whether its handler has ended, so that a loss can harm nothing any more.
         is_over: set when it has been settled: nothing is to be renewed any more.
         is_gone: set when a renewal was refused.
+        has_begun: whether its handler, if that is no plain function, was called.
         thread: where a plain function works on the message; it cannot be stopped.
     """
 
@@ -52,6 +53,7 @@ class Held(Generic[W]):
         self.ending: EventKind = "unsettled"
         self.was_lost = anyio.Event()
         self.working = anyio.CancelScope()
+        self.has_begun = False
         self.has_ended = False
         self.is_over = False
         self.is_gone = False
@@ -73,6 +75,12 @@ class Held(Generic[W]):
     def is_occupied(self) -> bool:
         """Whether a thread still works on the message, though nobody waits for its result."""
         return self.thread is not None and self.thread.is_at_work
+
+    @property
+    def interruption(self) -> Outcome:
+        """How it ends if its handler does not end by itself, or has not even begun."""
+        has_begun = self.has_begun or (self.thread is not None and self.thread.has_begun)
+        return INTERRUPTED if has_begun else RELEASE
 
     def renewed(self, work: W, seconds: float, *, asked_at: float) -> None:
         self.work = work

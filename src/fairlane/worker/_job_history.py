@@ -59,11 +59,13 @@ class ExecutionLog:
         if keep is None:
             return
         known = outcome if isinstance(outcome, JobOutcome) else None
+        is_interrupted = outcome.is_interrupted and ending == "released"
+        label = LABELS.get(ending, "retry" if known is None else known.label)
         row = self._row(
             job,
             started_at,
             ended_at=self._side.now(),
-            outcome=LABELS.get(ending, "retry" if known is None else known.label),
+            outcome="interrupted" if is_interrupted else label,
             error=outcome.reason,
             result=None if known is None else known.result,
         )

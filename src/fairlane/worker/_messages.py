@@ -23,6 +23,7 @@ from fairlane.worker.source import (
     SeparateSource,
     Source,
     Watchable,
+    counts_interruptions,
     keeps_tracebacks,
 )
 
@@ -86,6 +87,7 @@ class Messages(Generic[E]):
         self._is_async = is_async(handler)
         self._settings = settings
         self._keeps_tracebacks = keeps_tracebacks(source)
+        self._counts_interruptions = counts_interruptions(source)
         self._options: dict[str, Any] = {"order": settings.order}
         if settings.batch > 1:  # a source of an application's own may not know of batches
             self._options["batch"] = settings.batch
@@ -137,6 +139,7 @@ class Messages(Generic[E]):
     async def handle(self, work: LeasedMessage[E], hold: Hold) -> Outcome:
         lease = replace(work.lease, lost=LeaseSignal(hold), _progress=work.progress)
         if self._is_async:
+            hold.begin()
             answer: Any = self._handler(lease)
             heed(await answer)
         else:
@@ -167,6 +170,8 @@ class Messages(Generic[E]):
             if self._keeps_tracebacks:
                 part |= _told(traceback=outcome.traceback)
             return await self._source.dead_letter(lease, outcome.reason or "", **part)
+        if self._counts_interruptions:
+            part |= _told(interrupted=outcome.is_interrupted)
         return await self._source.release(lease, **part, **_told(delay=outcome.delay))
 
     async def extend(self, work: LeasedMessage[E], seconds: float) -> LeasedMessage[E]:

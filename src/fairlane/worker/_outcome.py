@@ -21,6 +21,7 @@ from fairlane.retry import (
 __all__ = (
     "ACK",
     "FAULT",
+    "INTERRUPTED",
     "RELEASE",
     "Outcome",
     "after_failure",
@@ -47,16 +48,19 @@ class Outcome:
         delay: seconds until it is claimable again.
         reason: what went wrong.
         traceback: where, of an error that was not expected.
+        is_interrupted: whether it is released because its handler was stopped.
     """
 
     verb: Literal["ack", "nack", "dead_letter", "release"]
     delay: float = 0.0
     reason: str | None = None
     traceback: str | None = None
+    is_interrupted: bool = False
 
 
 ACK = Outcome(verb="ack")
 RELEASE = Outcome(verb="release")
+INTERRUPTED = Outcome(verb="release", is_interrupted=True)
 FAULT = Outcome(verb="nack", delay=5.0, reason="a fault of the worker pool")
 """It counts as an attempt: whatever fails here again and again must come to an end."""
 

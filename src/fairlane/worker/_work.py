@@ -98,6 +98,10 @@ class Hold(Protocol):
         """Whether the lease is over, or about to be; safe to ask from any thread."""
         ...
 
+    def begin(self) -> None:
+        """Hear that a handler is called that does not run in a thread."""
+        ...
+
     async def until_lost(self) -> None: ...
 
     async def extend(self, seconds: float) -> None:

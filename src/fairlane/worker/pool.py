@@ -92,7 +92,8 @@ class WorkerPool(Generic[E]):
             so is what others publish while a change stream tells of it: then a pool of a transport
             looks less and less often, each ten seconds or ten intervals at least.
         drain_timeout: seconds that running handlers may still take after `stop()`. Those left are
-            cancelled (a thread is left alone) and their leases given back, the attempt not counted.
+            cancelled (a thread is left alone) and their leases given back: that is counted as
+            `Lease.interrupted` or `Job.interrupted`, and not as an attempt.
         signals: let SIGINT and SIGTERM call `stop()`; a second one cancels the handlers.
         on_event: called in the event loop with a `WorkerEvent` for each thing that happens.
         guard: of jobs: `guard(job)` returns an async context manager in which the handler runs. If
@@ -197,7 +198,7 @@ class WorkerPool(Generic[E]):
         the last settlements: at most six seconds with an `AsyncMongoTransport` whose server does
         not answer. Errors of the source do not end it: see `health`. Run while it runs already, it
         waits for the same end. Cancelled, it cancels the handlers and gives their leases back
-        first.
+        first, which are counted as `interrupted`.
 
         Raises:
             ConfigurationError: the source says that its settings are wrong.

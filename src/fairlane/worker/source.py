@@ -22,6 +22,7 @@ __all__ = (
     "Source",
     "Watchable",
     "checked_source",
+    "counts_interruptions",
     "keeps_tracebacks",
     "oddity_of",
     "problem_of",
@@ -41,7 +42,8 @@ class Source(Protocol[E]):
     A claim that raises, or is cancelled, leaves nothing leased that it knows of: where the reply of
     the lease itself is lost, it runs out by itself. A lease that a claim returns has at
     least half of its visibility left. Durations are seconds. Settlements return whether the
-    lease was still held; they may be repeated, since a lease settles once.
+    lease was still held; they may be repeated, since a lease settles once. A `release` that has a
+    parameter `interrupted` is told whether the handler had begun.
     """
 
     async def claim(
@@ -203,6 +205,11 @@ def takes_batches(source: Source[E]) -> bool:
         option in inspect.signature(getattr(source, verb)).parameters
         for verb, option in verbs.items()
     )
+
+
+def counts_interruptions(source: Source[E]) -> bool:
+    """Tell whether a release can say that a handler was stopped."""
+    return "interrupted" in inspect.signature(source.release).parameters
 
 
 def keeps_tracebacks(source: Source[E]) -> bool:

@@ -1,0 +1,184 @@
+"""A handler that its pool stops is interrupted: that is counted, and is no attempt (fault 36).
+
+What was leased and not begun, or rests because its handler says so, is given back without a word.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import anyio
+from job_fakes import Scene
+from worker_fakes import (
+    CountingSource,
+    FakeSource,
+    Record,
+    VirtualTimeLoop,
+    busy,
+    in_virtual_time,
+    raising,
+    ticks,
+)
+
+from fairlane import Job
+from fairlane.retry import Snooze
+from fairlane.worker import WorkerPool
+
+
+async def cut(pool: WorkerPool[Any], record: Record) -> None:
+    """End a pool in the middle of its first handler."""
+    async with pool:
+        await record.until("claimed")
+        await ticks(5)
+
+
+@in_virtual_time
+async def test_handler_past_the_drain_deadline_is_interrupted() -> None:
+    source, record = CountingSource(), Record()
+    source.publish("g")
+
+    await cut(WorkerPool(source, busy, drain_timeout=3, on_event=record), record)
+
+    assert source.interrupted == [True]
+
+
+@in_virtual_time
+async def test_interruption_of_a_source_that_counts_none_is_a_release() -> None:
+    source, record = FakeSource(), Record()
+    source.publish("g")
+
+    await cut(WorkerPool(source, busy, drain_timeout=3, on_event=record), record)
+
+    assert source.groups["g"].attempts == 0
+
+
+@in_virtual_time
+async def test_lease_of_a_claim_in_flight_at_stop_is_not_interrupted() -> None:
+    source = CountingSource(reply_delay=0.5)
+    source.publish("g")
+
+    async with WorkerPool(source, busy):
+        while not source.leased:
+            await ticks(1)
+
+    assert source.interrupted == [False]
+
+
+class SnoozingSource(CountingSource):
+    async def release(self, lease: Any, *, delay: float = 0.0, interrupted: bool = False) -> bool:
+        return await super().release(lease, interrupted=interrupted)
+
+
+@in_virtual_time
+async def test_handler_that_snoozes_is_not_interrupted() -> None:
+    source, record = SnoozingSource(), Record()
+    source.publish("g")
+
+    async with WorkerPool(source, raising(Snooze(60)), on_event=record):
+        await record.until("released")
+
+    assert source.interrupted == [False]
+
+
+def test_handler_is_interrupted_if_and_only_if_it_had_begun() -> None:
+    """At every step of the event loop."""
+
+    async def scenario(tick: int) -> tuple[list[str], list[bool]]:
+        source, begun = CountingSource(), list[str]()
+        source.publish("g")
+
+        async def handle(_: object) -> None:
+            begun.append("g")
+            await anyio.sleep_forever()
+
+        task = asyncio.create_task(WorkerPool(source, handle).run())
+        await ticks(tick)
+        task.cancel()
+        await asyncio.wait([task])
+        assert source.leased == []
+        return begun, source.interrupted
+
+    seen = set[int]()
+    for tick in range(30):
+        with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
+            begun, interrupted = runner.run(scenario(tick))
+        assert interrupted.count(True) == len(begun), f"cancelled at tick {tick}"
+        seen.add(len(begun))
+    assert seen == {0, 1}
+
+
+def test_handler_is_interrupted_where_the_whole_program_ends() -> None:
+    """`asyncio.run` cancels all tasks when its main one ends, the handler's among them."""
+    source, record = CountingSource(), Record()
+    source.publish("g")
+
+    async def main() -> None:
+        pool = asyncio.create_task(WorkerPool(source, busy, on_event=record).run())
+        await record.until("claimed")
+        await ticks(5)
+        assert not pool.done()
+
+    with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
+        runner.run(main())
+
+    assert source.interrupted == [True]
+
+
+async def test_plain_function_around_a_coroutine_is_interrupted() -> None:
+    """Of a thread that is still at work nothing is given back."""
+    source, begun = CountingSource(), asyncio.Event()
+    source.publish("g")
+
+    async def handle() -> None:
+        begun.set()
+        await anyio.sleep_forever()
+
+    async with WorkerPool(source, lambda _: handle(), drain_timeout=0):
+        await begun.wait()
+
+    assert source.interrupted == [True]
+
+
+@in_virtual_time
+async def test_handlers_of_several_sources_are_interrupted() -> None:
+    sources, record = [CountingSource(), CountingSource()], Record()
+    for source in sources:
+        source.publish("g")
+    pool = WorkerPool.together(
+        *((each, busy) for each in sources), drain_timeout=1, on_event=record
+    )
+
+    async with pool:
+        await record.until("claimed", times=2)
+        await ticks(5)
+
+    assert [source.interrupted for source in sources] == [[True], [True]]
+
+
+@asynccontextmanager
+async def shut(_: Job) -> AsyncIterator[None]:
+    await anyio.sleep_forever()
+    yield
+
+
+@in_virtual_time
+async def test_job_that_waits_for_its_guard_is_not_interrupted() -> None:
+    scene = Scene()
+    scene.jobs.event("work", keep_history=60)(busy)
+    key = scene.side.add("work")
+
+    await cut(scene.pool(guard=shut, drain_timeout=1), scene.record)
+
+    assert (scene.side.job(key).attempts, scene.side.job(key).interrupted) == (0, 0)
+    assert scene.side.rows == []
+
+
+@in_virtual_time
+async def test_job_that_snoozes_is_not_interrupted() -> None:
+    scene = Scene()
+
+    await scene.outcome(Snooze(60), keep_history=60)
+
+    (job,) = (stored.job for stored in scene.side.stored.values())
+    assert (job.interrupted, [row.outcome for row in scene.side.rows]) == (0, ["released"])
