@@ -26,6 +26,9 @@ TYPE_CHECKERS = ("mypy==2.4.*", "pyright[nodejs]==1.1.414")  # [nodejs]: no Node
 DOCS = ("sphinx>=8.2", "myst-parser>=4", "furo>=2024.8.6")
 TINY = ("--messages", "60", "--groups", "12", "--workers", "4", "--publishers", "2")
 TINY_CONTENTION = ("--scenario", "one", "p8", "--groups", "60", "--claimers", "4")
+TINY_PEERS = (
+    *("--groups", "8", "--depth", "3", "--publishers", "4", "--workers", "4", "--patience", "1"),
+)
 TINY_BENCHMARKS = (
     ("life", *TINY, "--driver", "motor"),
     ("life", *TINY, "--driver", "pymongo"),
@@ -34,6 +37,8 @@ TINY_BENCHMARKS = (
     ("bulk_enqueue", "--jobs", "40", "--schedulers", "3"),
     ("wakeup", "--messages", "5", "--idle", "1", "--ways", "stream"),
     ("contention_model", "--claimers", "4", "--depth", "200"),
+    # Without those that would have to be installed.
+    ("peers", *TINY_PEERS, "--only", "fairlane", "floor", "seed"),
 )
 SHIPPED = ("fairlane/py.typed", "fairlane/cli/demo/sample.jsonl")
 

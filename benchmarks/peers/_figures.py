@@ -1,0 +1,184 @@
+"""From what the processes of a library did to figures, and from figures to ratios: no I/O."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from benchmarks._measuring import percentiles
+from benchmarks.peers._records import Delivery, Publication, Share, Sizes
+
+__all__ = (
+    "BASES",
+    "DEFINITIONS",
+    "Cost",
+    "Figures",
+    "Outcome",
+    "cost",
+    "duplicates",
+    "figures",
+    "latencies",
+    "order_violations",
+    "outcome",
+    "ratio",
+    "ratios",
+)
+
+DEFINITIONS = {
+    "publish": "all publishers at once, nobody works: messages divided by the time until the last "
+    "publish returned",
+    "claim_and_ack": "then all workers at once, nobody publishes: messages divided by the time "
+    "until the last one was settled",
+    "end_to_end": "another database, both at once: messages settled, divided by the time from the "
+    "first publish to the last settlement",
+    "commands_per_message": "sent by all clients of the library's processes, as the driver's "
+    "monitoring sees them; handshakes, sessions' ends and the making of collections and indexes "
+    "are not counted; polls that find nothing are",
+    "cpu_us_per_message": "processor time of the library's processes, not of the server",
+    "latency": "from the call of publish to the settlement, in the end-to-end part: mostly "
+    "waiting behind other messages, since publishers do not wait for workers",
+    "duplicates": "deliveries of messages that had been delivered before",
+    "order_violations": "messages whose first delivery began before that of the message published "
+    "before it in its group; a library that promises no order breaks no promise by them",
+    "not_handled": "published messages that were never settled: because time ran out (cut_off), or "
+    "because nothing happened any more for as long as the workers' patience lasts",
+    "ratios": "rates, commands and processor time divided by those of the other in the same run; "
+    "of rates more is better, of the rest less",
+}
+BASES = ("fairlane", "floor")
+"""Whom everybody is compared with."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cost:
+    """What one part took, in all processes that had a part in it."""
+
+    messages: int
+    per_second: float
+    commands_per_message: float
+    cpu_us_per_message: float
+    commands: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What became of the messages of a part in which there was work."""
+
+    not_handled: int
+    cut_off: bool
+    duplicates: int
+    order_violations: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figures:
+    """What was measured of one library at one depth; `DEFINITIONS` says what it means."""
+
+    publish: Cost
+    claim_and_ack: Cost
+    end_to_end: Cost
+    latency: Mapping[str, float]
+    backlog: Outcome
+    together: Outcome
+    versions: Mapping[str, str]
+
+
+def figures(
+    alone: tuple[Share, Share], together: tuple[Share, Share], sizes: Sizes, *, seconds: float
+) -> Figures:
+    """Sum up what a publishing and a working process did, one after the other and at once.
+
+    `seconds` is how long each was allowed to go on.
+    """
+    published, worked = alone
+    return Figures(
+        publish=cost([published], len(published.published), _last_published(published)),
+        claim_and_ack=cost([worked], _settled(worked), _last_settled(worked)),
+        end_to_end=cost(together, _settled(together[1]), _last_settled(together[1])),
+        latency=percentiles(latencies(together[0].published, together[1].delivered)),
+        backlog=outcome(published, worked, sizes.groups, seconds=seconds),
+        together=outcome(*together, sizes.groups, seconds=seconds),
+        versions=worked.versions,
+    )
+
+
+def cost(shares: Sequence[Share], messages: int, ended: float) -> Cost:
+    """Divide what the processes used by the messages; all began at the sign."""
+    commands = sum((Counter(share.commands) for share in shares), Counter[str]())
+    each = max(messages, 1)
+    took = ended - min(share.began for share in shares)
+    return Cost(
+        messages=messages,
+        per_second=round(messages / took, 1) if took > 0 else 0.0,
+        commands_per_message=round(commands.total() / each, 3),
+        cpu_us_per_message=round(sum(share.cpu for share in shares) / each * 1e6, 1),
+        commands=dict(commands),
+    )
+
+
+def outcome(published: Share, worked: Share, groups: int, *, seconds: float) -> Outcome:
+    not_handled = len(published.published) - _settled(worked)
+    return Outcome(
+        not_handled=not_handled,
+        cut_off=not_handled > 0 and _last_settled(worked) - worked.began > 0.9 * seconds,
+        duplicates=duplicates(worked.delivered),
+        order_violations=order_violations(worked.delivered, groups),
+    )
+
+
+def duplicates(delivered: Sequence[Delivery]) -> int:
+    return len(delivered) - len({each.number for each in delivered})
+
+
+def order_violations(delivered: Sequence[Delivery], groups: int) -> int:
+    """Count the messages that were first handled before their predecessor in the group was."""
+    seen: set[int] = set()
+    violations = 0
+    for number in (each.number for each in delivered):
+        before = number - groups
+        violations += number not in seen and before >= 0 and before not in seen
+        seen.add(number)
+    return violations
+
+
+def latencies(published: Sequence[Publication], delivered: Sequence[Delivery]) -> list[float]:
+    """Return the seconds from the publish of each message to its first settlement."""
+    began = {each.number: each.began for each in published}
+    settled: dict[int, float] = {}
+    for each in delivered:
+        if each.settled is not None:
+            settled[each.number] = min(each.settled, settled.get(each.number, each.settled))
+    return [settled[number] - began[number] for number in settled if number in began]
+
+
+def ratios(all_figures: Mapping[str, Figures]) -> dict[str, dict[str, dict[str, float]]]:
+    """Return for each library its figures divided by those of each base that took part."""
+    return {
+        name: {base: ratio(own, all_figures[base]) for base in BASES if base in all_figures}
+        for name, own in all_figures.items()
+    }
+
+
+def ratio(own: Figures, base: Figures) -> dict[str, float]:
+    pairs = zip(_rated(own), _rated(base), strict=True)
+    return {name: round(value / other, 3) for (name, value), (_, other) in pairs if other}
+
+
+def _rated(each: Figures) -> Iterator[tuple[str, float]]:
+    yield "publish", each.publish.per_second
+    yield "claim_and_ack", each.claim_and_ack.per_second
+    yield "end_to_end", each.end_to_end.per_second
+    yield "commands", each.end_to_end.commands_per_message
+    yield "cpu", each.end_to_end.cpu_us_per_message
+
+
+def _settled(share: Share) -> int:
+    return len({each.number for each in share.delivered if each.settled is not None})
+
+
+def _last_settled(share: Share) -> float:
+    times = (each.settled for each in share.delivered if each.settled is not None)
+    return max(times, default=share.began)
+
+
+def _last_published(share: Share) -> float:
+    return max((each.ended for each in share.published), default=share.began)

@@ -1,0 +1,1 @@
+"""One program for each library, run with the library's own environment; see `_child`."""
