@@ -98,6 +98,7 @@ class Process:
             began=began.at,
             cpu=ended.cpu - began.cpu,
             commands=dict(ended.commands - began.commands),
+            written=ended.written - began.written,
             versions=_versions(),
             **did,
         )

@@ -33,6 +33,8 @@ DEFINITIONS = {
     "commands_per_message": "sent by all clients of the library's processes, as the driver's "
     "monitoring sees them; handshakes, sessions' ends and the making of collections and indexes "
     "are not counted; polls that find nothing are",
+    "writes_per_message": "documents that these commands inserted, matched for a change or "
+    "deleted, as their replies say: what a batch does not save",
     "cpu_us_per_message": "processor time of the library's processes, not of the server",
     "latency": "from the call of publish to the settlement, in the end-to-end part: mostly "
     "waiting behind other messages, since publishers do not wait for workers",
@@ -41,8 +43,8 @@ DEFINITIONS = {
     "before it in its group; a library that promises no order breaks no promise by them",
     "not_handled": "published messages that were never settled: because time ran out (cut_off), or "
     "because nothing happened any more for as long as the workers' patience lasts",
-    "ratios": "rates, commands and processor time divided by those of the other in the same run; "
-    "of rates more is better, of the rest less",
+    "ratios": "rates, commands, writes and processor time divided by those of the other in the "
+    "same run; of rates more is better, of the rest less",
 }
 BASES = ("fairlane", "floor")
 """Whom everybody is compared with."""
@@ -55,6 +57,7 @@ class Cost:
     messages: int
     per_second: float
     commands_per_message: float
+    writes_per_message: float
     cpu_us_per_message: float
     commands: Mapping[str, int]
 
@@ -110,6 +113,7 @@ def cost(shares: Sequence[Share], messages: int, ended: float) -> Cost:
         messages=messages,
         per_second=round(messages / took, 1) if took > 0 else 0.0,
         commands_per_message=round(commands.total() / each, 3),
+        writes_per_message=round(sum(share.written for share in shares) / each, 3),
         cpu_us_per_message=round(sum(share.cpu for share in shares) / each * 1e6, 1),
         commands=dict(commands),
     )
@@ -168,6 +172,7 @@ def _rated(each: Figures) -> Iterator[tuple[str, float]]:
     yield "claim_and_ack", each.claim_and_ack.per_second
     yield "end_to_end", each.end_to_end.per_second
     yield "commands", each.end_to_end.commands_per_message
+    yield "writes", each.end_to_end.writes_per_message
     yield "cpu", each.end_to_end.cpu_us_per_message
 
 

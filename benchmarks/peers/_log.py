@@ -3,8 +3,9 @@
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from pymongo.monitoring import (
     CommandFailedEvent,
@@ -15,7 +16,7 @@ from pymongo.monitoring import (
 
 from benchmarks.peers._records import Delivery, Orders
 
-__all__ = ("LOOK", "Commands", "Log", "Mark")
+__all__ = ("LOOK", "Commands", "Log", "Mark", "written")
 
 # What sets up a client and its collections is no part of a message's life.
 UNCOUNTED = frozenset(
@@ -24,6 +25,7 @@ UNCOUNTED = frozenset(
         *("listCollections", "create", "createIndexes", "listIndexes"),
     }
 )
+BULK_COUNTS = ("nInserted", "nUpserted", "nMatched", "nDeleted")
 LOOK = 0.01
 """Seconds between two looks whether there is anything left to do."""
 
@@ -37,29 +39,49 @@ class Commands(CommandListener):
 
     def __init__(self) -> None:
         self.sent: Counter[str] = Counter()
+        self.written = 0
+        """Documents that they have inserted, changed or deleted."""
 
     def started(self, event: CommandStartedEvent) -> None:
         if event.command_name not in UNCOUNTED:
             self.sent[event.command_name] += 1
 
     def succeeded(self, event: CommandSucceededEvent) -> None:
-        return
+        if event.command_name not in UNCOUNTED:
+            self.written += written(event.command_name, event.reply)
 
     def failed(self, event: CommandFailedEvent) -> None:
         return
 
 
+def written(command: str, reply: Mapping[str, Any]) -> int:
+    """Return how many documents a command has written, going by its reply."""
+    if command in ("insert", "update", "delete"):
+        return int(reply.get("n", 0))
+    if command.lower() == "findandmodify":
+        return int((reply.get("lastErrorObject") or {}).get("n", 0))
+    if command == "bulkWrite":
+        return sum(int(reply.get(name, 0)) for name in BULK_COUNTS)
+    return 0
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mark:
-    """A moment: the clock, the processor time, and the commands sent so far."""
+    """A moment: the clock, the processor time, commands sent and documents written so far."""
 
     at: float
     cpu: float
     commands: Counter[str]
+    written: int
 
     @classmethod
     def now(cls, commands: Commands) -> "Mark":
-        return cls(at=time.perf_counter(), cpu=time.process_time(), commands=commands.sent.copy())
+        return cls(
+            at=time.perf_counter(),
+            cpu=time.process_time(),
+            commands=commands.sent.copy(),
+            written=commands.written,
+        )
 
 
 class Log:

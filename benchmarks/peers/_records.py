@@ -95,12 +95,14 @@ class Share:
         began: when it was told to begin.
         cpu: processor seconds of the process.
         commands: that it sent, by name.
+        written: documents that they inserted, changed or deleted.
         versions: of the library and what it stands on.
     """
 
     began: float
     cpu: float
     commands: Mapping[str, int]
+    written: int
     versions: Mapping[str, str]
     published: tuple[Publication, ...] = ()
     delivered: tuple[Delivery, ...] = ()

@@ -11,6 +11,7 @@ HEAD = (
     "claim+ack/s",
     "end to end/s",
     "commands",
+    "writes",
     "client CPU µs",
     "p50 / p95 / p99 ms",
     "duplicates",
@@ -18,7 +19,7 @@ HEAD = (
     "not handled",
 )
 MEASURES = {"publish": "publish", "claim_and_ack": "claim+ack", "end_to_end": "end to end"}
-MORE = {"commands": "commands", "cpu": "client CPU"}
+MORE = {"commands": "commands", "writes": "writes", "cpu": "client CPU"}
 CUT_OFF = "†"
 
 Run = Mapping[str, Any]
@@ -51,6 +52,7 @@ def _row(run: Run) -> tuple[str, ...]:
         _rate(run["claim_and_ack"], run["backlog"]),
         _rate(whole, run["together"]),
         f"{whole['commands_per_message']:.2f}",
+        f"{whole['writes_per_message']:.2f}",
         f"{whole['cpu_us_per_message']:,.0f}",
         " / ".join(f"{latency[rank]:,.0f}" for rank in latency) or "none",
         _sum(run, "duplicates"),

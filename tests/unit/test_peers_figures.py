@@ -26,6 +26,7 @@ def share(
         began=began,
         cpu=cpu,
         commands=sent,
+        written=sum(sent.values()),
         versions={},
         published=tuple(each for each in did if isinstance(each, Publication)),
         delivered=tuple(each for each in did if isinstance(each, Delivery)),
@@ -56,6 +57,7 @@ def test_rate_of_work_ends_with_the_last_settlement(whole: Figures) -> None:
 def test_both_at_once_cost_what_both_processes_used(whole: Figures) -> None:
     assert whole.end_to_end.commands == {"insert": 4, "update": 8}
     assert whole.end_to_end.commands_per_message == 3.0
+    assert whole.end_to_end.writes_per_message == 3.0
     assert whole.end_to_end.cpu_us_per_message == 3_000.0
 
 

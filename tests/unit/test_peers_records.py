@@ -2,9 +2,10 @@
 
 from collections import Counter
 from dataclasses import replace
+from typing import Any
 
 import pytest
-from benchmarks.peers._log import Log, Mark
+from benchmarks.peers._log import Log, Mark, written
 from benchmarks.peers._records import Delivery, Orders, Publication, Share, Sizes
 
 from fairlane.testing import ManualClock
@@ -30,7 +31,7 @@ class Bench:
         self.log = Log(orders, self.mark, clock=self.clock)
 
     def mark(self) -> Mark:
-        return Mark(at=self.clock(), cpu=0.0, commands=Counter())
+        return Mark(at=self.clock(), cpu=0.0, commands=Counter(), written=0)
 
     def settle(self, number: int, *, after: float = 1.0) -> None:
         self.log.handled(number)
@@ -65,6 +66,7 @@ def test_share_survives_the_pipe() -> None:
         began=1.0,
         cpu=0.5,
         commands={"find": 2},
+        written=0,
         versions={"pymongo": "4"},
         published=(Publication(0, 1.0, 2.0),),
         delivered=(Delivery(0, 1.0, 2.0), Delivery(1, 1.5, None)),
@@ -113,3 +115,21 @@ def test_each_delivery_of_a_message_has_its_own_settlement(bench: Bench) -> None
     bench.settle(0)
     bench.log.handled(0)
     assert [each.settled for each in bench.log.deliveries()] == [101.0, None]
+
+
+@pytest.mark.parametrize(
+    ("command", "reply", "documents"),
+    [
+        ("insert", {"n": 64}, 64),
+        ("update", {"n": 3, "nModified": 2}, 3),
+        ("delete", {"n": 0}, 0),
+        ("findAndModify", {"lastErrorObject": {"n": 1}, "value": {}}, 1),
+        ("findAndModify", {"value": None}, 0),
+        ("bulkWrite", {"nInserted": 1, "nUpserted": 2, "nMatched": 3, "nDeleted": 4}, 10),
+        ("find", {"cursor": {}}, 0),
+    ],
+)
+def test_written_documents_are_read_off_the_reply(
+    command: str, reply: dict[str, Any], documents: int
+) -> None:
+    assert written(command, reply) == documents

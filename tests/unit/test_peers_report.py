@@ -1,5 +1,6 @@
 """Who takes part in the benchmark of peers, and how its result is shown."""
 
+import json
 import sys
 from pathlib import Path
 from typing import Any
@@ -12,13 +13,19 @@ from benchmarks.peers._table import table
 
 PROGRAMS = Path(program.__file__).parent / "subjects"
 FINE = {"not_handled": 0, "cut_off": False, "duplicates": 1, "order_violations": 2}
-COST = {"per_second": 1234.4, "commands_per_message": 2.5, "cpu_us_per_message": 800.0}
+COST = {
+    "per_second": 1234.4,
+    "commands_per_message": 2.5,
+    "writes_per_message": 3.5,
+    "cpu_us_per_message": 800.0,
+}
 RATIO = {
     "publish": 1.0,
     "claim_and_ack": 2.0,
     "end_to_end": 3.0,
     "commands": 4.0,
-    "cpu": 5.0,
+    "writes": 5.0,
+    "cpu": 6.0,
 }
 
 
@@ -99,7 +106,7 @@ def test_library_that_did_not_run_is_named_with_its_words() -> None:
 
 def test_table_says_ratios_to_the_bases() -> None:
     lines = table(result(run())).partition("divided by floor")[2]
-    assert row(lines, "fairlane")[1:] == ["1.00", "2.00", "3.00", "4.00", "5.00"]
+    assert row(lines, "fairlane")[1:] == ["1.00", "2.00", "3.00", "4.00", "5.00", "6.00"]
 
 
 def test_disorder_of_fairlane_ends_the_benchmark_badly() -> None:
@@ -129,3 +136,14 @@ def test_library_from_a_registry_may_fail_to_run() -> None:
 def test_own_program_that_does_not_run_ends_the_benchmark_badly() -> None:
     failures = ({"subject": "floor", "reason": "boom"},)
     assert list(program.wrongs(result(failures=failures))) == ["floor did not run: boom"]
+
+
+def test_stored_result_is_shown_without_a_server(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stored = tmp_path / "result.json"
+    stored.write_text(json.dumps(result(run("harel"))))
+    program.main(["--stored", str(stored), "--markdown", str(tmp_path / "table.md")])
+    assert row(capsys.readouterr().out, "harel") == row(
+        (tmp_path / "table.md").read_text(), "harel"
+    )
