@@ -3,16 +3,19 @@
 import ast
 import asyncio
 import random
-from collections.abc import Awaitable, Callable
+import threading
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import anyio
 import pytest
 
 import fairlane
 from fairlane import Lease, WorkerPool
+from fairlane.product import Product
 from fairlane.testing import ManualClock
+from fairlane.worker._held import Held
 from property.pools import Pools, in_virtual_time, now, stepwise, ticks
 from property.wire import Call, Step
 
@@ -47,6 +50,7 @@ class Watch:
         return await stepwise(step, call)
 
 
+Cut = Callable[[WorkerPool[Any], "asyncio.Task[None]"], object]
 Begin = Callable[[Pools], Awaitable[tuple[WorkerPool[Any], asyncio.Task[None]]]]
 
 
@@ -131,6 +135,71 @@ def test_pool_that_is_cancelled_at_any_tick_ends_and_charges_nothing(
     """Fault 41."""
     for tick in range(first, first + AT_ONCE):
         cut_at(tick, PHASES[phase])
+
+
+class Spare:
+    """Renews leases in the thread in which it is opened, without a connection of its own."""
+
+    threads: ClassVar[set[int]] = set()
+
+    async def __aenter__(self) -> "Spare":
+        await ticks(1)
+        return self
+
+    async def extend_many(
+        self, leases: Sequence[Lease[Any]], visibility: float = 30.0
+    ) -> list[Lease[Any]]:
+        self.threads.add(threading.get_ident())
+        await ticks(1)
+        return list(leases)
+
+    async def close(self) -> None:
+        await ticks(1)
+
+
+CUTS: dict[str, Cut] = {
+    "cancel": lambda _, task: task.cancel(),
+    "stop": lambda pool, _: pool.stop(),
+}
+
+
+async def cut_beside_a_thread(tick: int, cut: Cut) -> None:
+    """Cut a pool that works, is idle or renews, in real time: the thread has a loop of its own."""
+    pools = Pools()
+    transport = await pools.transport()
+    await transport.publish_many([(f"g{n % GROUPS}", n) for n in range(GROUPS * 2)])
+    options = {"poll_interval": 1e-9, "concurrency": GROUPS, "claimers": 2, "drain_timeout": 0}
+    pool = await pools.pool(busy if tick % 2 else at_once, stepwise, **options)
+    task = asyncio.create_task(pool.run())
+    await ticks(tick)
+    cut(pool, task)
+    await asyncio.wait([task], timeout=DEADLINE)
+    assert task.done()
+    assert task.cancelled() or task.exception() is None
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+    left = {(lock["token"], lock["attempts"]) for lock in await pools.locks()}
+    assert left <= {(None, 0)}
+    assert (pool.health.state, pools.stray) == ("stopped", [])
+
+
+@pytest.mark.parametrize("cut", CUTS)
+def test_pool_with_a_thread_of_renewals_may_be_cut_at_any_tick(
+    cut: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Fault 41."""
+    soon = property(lambda held: held.safe_until - held.visibility)
+    monkeypatch.setattr(Product, "separate", property(lambda _: Spare))
+    monkeypatch.setattr(Held, "renew_at", soon)
+    before = set(threading.enumerate())
+    Spare.threads.clear()
+    for tick in range(TICKS + 1):
+        with asyncio.Runner() as runner:
+            runner.run(cut_beside_a_thread(tick, CUTS[cut]))
+        for thread in set(threading.enumerate()) - before:  # it has told its pool of its end
+            thread.join(DEADLINE)
+            assert not thread.is_alive(), f"cut at tick {tick}"
+    assert Spare.threads, "no cut came after a renewal"
+    assert threading.get_ident() not in Spare.threads
 
 
 def test_no_driver_call_is_waited_for_by_what_python_before_3_12_breaks() -> None:
