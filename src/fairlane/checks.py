@@ -5,9 +5,9 @@ Each error names the argument and what is allowed.
 
 import inspect
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, TypeVar
 
 from fairlane.errors import ConfigurationError
 
@@ -15,6 +15,7 @@ __all__ = (
     "MOST_AT_ONCE",
     "PRIORITIES",
     "Seconds",
+    "choice",
     "count",
     "credit",
     "flag",
@@ -30,6 +31,8 @@ __all__ = (
     "seconds",
     "text",
 )
+
+T = TypeVar("T")
 
 Seconds = float | timedelta
 """A duration: seconds as a number, or a `timedelta`."""
@@ -74,6 +77,14 @@ def flag(name: str, value: object) -> bool:
     if not isinstance(value, bool):
         raise ConfigurationError(f"{name} must be True or False, not {value!r}")
     return value
+
+
+def choice(name: str, value: object, allowed: Sequence[T]) -> T:
+    """Return the one of these that the value is."""
+    for each in allowed:
+        if type(value) is type(each) and value == each:
+            return each
+    raise ConfigurationError(f"{name} must be one of {tuple(allowed)}, not {value!r:.100}")
 
 
 def fraction(name: str, value: object) -> float:

@@ -34,7 +34,8 @@ class Message(Generic[E]):
     """One stored message.
 
     Attributes:
-        seq: its number; grows over all groups.
+        seq: its number; grows over all groups. Negative if the message had stopped its group and
+            was redriven: it comes before all that were published.
         group_id: the group it belongs to.
         event: the payload.
         published_at: server time of the publish; None if the original design wrote it.
@@ -174,6 +175,7 @@ class DeadLetter(Generic[E]):
         attempts: how often it was delivered.
         interrupted: how often a handler of it was stopped besides, by the end of its worker.
         died_at: server time of its death.
+        is_stopping: its group is stopped until it is redriven (`dead_head="stop"`), or `resume`.
     """
 
     seq: int
@@ -187,6 +189,7 @@ class DeadLetter(Generic[E]):
     decode_error: str | None = None
     traceback: str | None = None
     interrupted: int = 0
+    is_stopping: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -194,11 +197,13 @@ class TransportStats:
     """A count of what the transport holds, taken without stopping it.
 
     Attributes:
-        groups: groups with messages; ready + leased + parked. A group whose last message was
-            published again, with its `message_id`, while it was leased counts until the next claim.
+        groups: groups with messages; ready + leased + parked + stopped. A group whose last message
+            was published again, with its `message_id`, while it was leased counts until the next
+            claim.
         ready: claimable now, those with an expired lease included.
         leased: under a live lease.
         parked: waiting for a retry delay to pass.
+        stopped: waiting for a dead message to be redriven, those with nothing behind it included.
         messages: messages not yet settled.
         dead: dead letters.
         oldest_age: seconds since the oldest unsettled message was published; None if there is none.
@@ -209,6 +214,7 @@ class TransportStats:
     ready: int
     leased: int
     parked: int
+    stopped: int
     messages: int
     dead: int
     oldest_age: float | None

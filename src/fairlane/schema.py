@@ -19,6 +19,7 @@ __all__ = (
     "BY_TYPE",
     "DEAD_INDEXES",
     "EPOCH_STEP",
+    "FRONT",
     "HISTORY_INDEXES",
     "JOB_INDEXES",
     "LOCK_INDEXES",
@@ -29,6 +30,7 @@ __all__ = (
     "db_name",
     "dead_letter",
     "definition",
+    "first_epoch",
     "floor_id",
     "message",
     "partition_of",
@@ -40,6 +42,10 @@ __all__ = (
 
 EPOCH_STEP = 2**20
 """A life of a group may hand out this many leases before its epochs meet those of the next."""
+
+FRONT = -(10**13)
+"""Added to its reserved number, this puts a message before all that were published, which have
+positive numbers: their epochs would not fit into 64 bits long before this were reached."""
 
 FLOORS = 1_024
 """Groups share floors, so that these stay few; sharing makes epochs skip numbers, no more."""
@@ -120,6 +126,12 @@ def partition_of(group_id: str, partitions: int) -> int:
     return crc32(group_id.encode()) % partitions
 
 
+def first_epoch(seq: int) -> int:
+    """Return where the epochs of a life begin that this message has made."""
+    reserved = seq - FRONT if seq < 0 else seq
+    return reserved * EPOCH_STEP
+
+
 def floor_id(group_id: str) -> str:
     """Return which counter is the floor of this group's epochs."""
     return f"epoch:{crc32(group_id.encode()) % FLOORS}"
@@ -160,7 +172,7 @@ def published_instant(document: Mapping[str, Any]) -> datetime | None:
     return None if seconds is None else instant(seconds)
 
 
-NOTED = ("priority", "reason", "traceback", "attempts", "interrupted", "died_at")
+NOTED = ("priority", "reason", "traceback", "attempts", "interrupted", "died_at", "stops")
 
 
 def dead_letter(group_id: str, note: Document, message: Document) -> Document:

@@ -13,7 +13,7 @@ from pymongo import MongoClient
 from pymongo.operations import IndexModel
 from typer.testing import CliRunner, Result
 
-from fairlane import AsyncJobQueue, AsyncMongoTransport, schema
+from fairlane import AsyncJobQueue, AsyncMongoTransport, MongoTransport, schema
 from fairlane.cli.app import app
 from fairlane.cli.doctor.examination import examine
 from fairlane.cli.doctor.finding import Finding
@@ -99,6 +99,30 @@ def test_a_wrong_name_is_told_and_nothing_is_created(
     result = run(*arguments, status=1)
     assert f"{db_name!r}, prefix 'fairlane'" in result.output
     assert janitor[db_name].list_collection_names() == []
+
+
+def test_letter_that_stops_its_group_is_told_of_and_let_go_on(
+    fairlane_url: str, db_name: str, run: Run
+) -> None:
+    with MongoTransport.from_url(fairlane_url, db_name, dead_head="stop") as transport:
+        transport.publish("g", 1)
+        for _ in range(2):
+            _die(transport)
+            (letter,) = objects(run("dead", "list", "--json"))
+            assert "is stopping   True" in run("dead", "show", str(letter["seq"])).stdout
+            run("dead", "redrive", str(letter["seq"]))
+        assert letter["seq"] < 0  # it came back to the front before it died again
+        _die(transport)
+    assert "yes" in run("dead", "list").stdout
+    assert json.loads(run("stats", "--json").stdout)["messages"]["stopped"] == 1
+    run("dead", "resume", "g")
+    assert "is not stopped" in run("dead", "resume", "g", status=1).stderr
+
+
+def _die(transport: MongoTransport[Any]) -> None:
+    lease = transport.claim("w")
+    assert lease is not None
+    assert transport.dead_letter(lease, "because")
 
 
 @pytest.mark.usefixtures("filled")

@@ -111,6 +111,16 @@ RUNS = {
     "pymongo_driver.py": Run(prints=("published 1",)),
     "own_client.py": Run(prints=("published 1",)),
     "dead_letters.py": Run(prints=("1 the total is missing 1", "moved back: 1")),
+    "dead_head.py": Run(
+        prints=(
+            "stopped groups: 1",
+            "order-42 is stopped by placed - no such customer",
+            "to be claimed: None",
+            "placed",
+            "paid",
+            "shipped",
+        )
+    ),
     "lease_batches.py": Run(prints=tuple(f"write line {number}" for number in range(1, 6))),
     "retries.py": Run(prints=("attempts: [1, 2, 3, 3]", "dead: no such order after 3")),
     "visibility.py": Run(prints=("page 0 done", "page 1 done", "page 2 done")),

@@ -4,7 +4,8 @@ The pools poll each half minute, and a test waits for a third of that: what is h
 was not found by a poll.
 """
 
-from collections.abc import AsyncIterator, Callable
+import math
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -23,6 +24,7 @@ SOON = 10.0
 
 Opened = Callable[..., Any]
 Transport = AsyncMongoTransport[Any]
+Told = Callable[[], Awaitable[list[Document]]]
 
 
 class Handled:
@@ -231,23 +233,30 @@ async def test_idle_pool_sends_one_read_an_interval(
     assert set(sent) == {"find"}
 
 
-async def test_stream_tells_of_what_becomes_claimable_and_of_nothing_else(
-    connect: Opened, db_name: str
-) -> None:
-    transport = AsyncMongoTransport[Any](connect("pymongo"), db_name)
+@pytest.fixture
+async def told(connect: Opened, db_name: str) -> AsyncIterator[Told]:
+    """Return what reads all that the stream tells within 0.2 s."""
+    await AsyncMongoTransport[Any](connect("pymongo"), db_name).stats()
     opens = Driver(connect("pymongo")).watching(db_name)
     assert opens is not None
     stream = opens()
-    await transport.stats()
     await stream.open(freeing(["fairlane_locks"]), None)
 
-    async def told(seconds: float = 0.2) -> list[Document]:
+    async def read() -> list[Document]:
         found: list[Document] = []
-        until = anyio.current_time() + seconds
+        until = anyio.current_time() + 0.2
         while anyio.current_time() < until:
             found += (await stream.more(0.05)).documents
         return found
 
+    yield read
+    await stream.close()
+
+
+async def test_stream_tells_of_what_becomes_claimable_and_of_nothing_else(
+    connect: Opened, db_name: str, told: Told
+) -> None:
+    transport = AsyncMongoTransport[Any](connect("pymongo"), db_name)
     await transport.publish("g", 1)
     (published,) = await told()
     lease = await transport.claim("w", 30)
@@ -257,8 +266,25 @@ async def test_stream_tells_of_what_becomes_claimable_and_of_nothing_else(
     quiet = await told()
     await transport.nack(lease, 100)
     (parked,) = await told()
-    await stream.close()
 
     assert quiet == []
     assert 90 < parked["at"] - published["at"] - 60 < 110
     assert (published["done"], parked["done"]) == ([], [])
+
+
+async def test_stream_tells_of_a_stopped_group_when_it_goes_on(
+    connect: Opened, db_name: str, told: Told
+) -> None:
+    transport = AsyncMongoTransport[Any](connect("pymongo"), db_name, dead_head="stop")
+    await transport.publish_many([("g", 1), ("g", 2)])
+    lease = await transport.claim("w")
+    assert lease is not None
+    await transport.dead_letter(lease, "because")
+    await told()
+    await transport.publish("g", 3)
+    quiet = await told()
+    await transport.redrive()
+    (gone_on,) = await told()
+
+    assert quiet == []
+    assert math.isfinite(gone_on["at"])

@@ -250,6 +250,7 @@ class Model:
             ready=states["ready"],
             leased=states["leased"],
             parked=states["parked"],
+            stopped=0,
             messages=len(ages),
             dead=len(self.letters),
             oldest_age=max(ages, default=None),

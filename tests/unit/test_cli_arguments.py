@@ -20,6 +20,7 @@ COMMANDS = (
     ["dead", "list"],
     ["dead", "show", "1"],
     ["dead", "redrive", "--all"],
+    ["dead", "resume", "g"],
     ["repair"],
 )
 HELP = [command[:2] if command[0] == "dead" else command[:1] for command in COMMANDS] + [["doctor"]]
@@ -90,6 +91,9 @@ def test_defaults_are_those_of_the_library() -> None:
         ("dead", "list", "--type", "t", "--group", "g"),
         ("dead", "list", "--limit", "0"),
         ("dead", "show"),
+        ("dead", "show", "1", "--nonsense"),
+        ("dead", "redrive", "-x"),
+        ("dead", "resume"),
         ("stats", "--db", "a b"),
         ("stats", "--prefix", "$"),
         ("stats", "--timeout", "0"),

@@ -30,7 +30,8 @@ def messages(number: int, *, dead: int = 0) -> TransportStats:
         groups=1_234,
         ready=1_000,
         leased=200,
-        parked=34,
+        parked=31,
+        stopped=3,
         messages=number,
         dead=dead,
         oldest_age=7_200.0,
@@ -75,7 +76,8 @@ def test_pace_is_what_numbers_and_messages_say(
 
 def test_tables_show_each_count_of_both_products() -> None:
     shown = rendered(tables(sample(number=5_678, dead=9), None))
-    for word in ("1,234", "1,000", "200", "34", "5,678", "9", "2.0 h", "email", "1.5 min", "all"):
+    counts = ("1,234", "1,000", "200", "31", "3", "5,678", "9")
+    for word in (*counts, "2.0 h", "email", "1.5 min", "all"):
         assert word in shown
     assert "10 of priority 4, 990 of priority 0" in shown
 

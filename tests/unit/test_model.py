@@ -42,6 +42,7 @@ VALUES: list[Any] = [
         ready=1,
         leased=0,
         parked=0,
+        stopped=0,
         messages=1,
         dead=0,
         oldest_age=None,

@@ -41,6 +41,7 @@ ARGUMENTS: dict[str, tuple[Any, ...]] = {
     "release": (None,),
     "dead_letter": (None, "why"),
     "peek": ("g",),
+    "resume": ("g",),
     "repartition": (4,),
 }
 

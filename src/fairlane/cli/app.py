@@ -1,12 +1,13 @@
 """The Typer application: one line per command, each command in a module of its own."""
 
+import re
 from typing import Annotated, Any
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
 from fairlane import __version__
-from fairlane.cli.dead.command import dead_list, dead_redrive, dead_show
+from fairlane.cli.dead.command import dead_list, dead_redrive, dead_resume, dead_show
 from fairlane.cli.demo.command import demo
 from fairlane.cli.doctor.command import doctor
 from fairlane.cli.publish import publish
@@ -20,6 +21,14 @@ __all__ = ("app",)
 class _Command(TyperCommand):
     def get_params(self, ctx: Any) -> Any:
         return _with_bare_flags(super().get_params(ctx))
+
+
+class _Numbered(_Command):
+    """A command whose arguments may be negative numbers, which are no options."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> Any:
+        ctx.ignore_unknown_options = any(re.fullmatch(r"-\d+", each) for each in args)
+        return super().parse_args(ctx, args)
 
 
 class _Group(TyperGroup):
@@ -68,8 +77,9 @@ dead: typer.Typer = typer.Typer(
     rich_markup_mode="markdown",
 )
 dead.command("list", cls=_Command)(dead_list)
-dead.command("show", cls=_Command)(dead_show)
-dead.command("redrive", cls=_Command)(dead_redrive)
+dead.command("show", cls=_Numbered)(dead_show)
+dead.command("redrive", cls=_Numbered)(dead_redrive)
+dead.command("resume", cls=_Command)(dead_resume)
 
 app.command(cls=_Command)(demo)
 app.command(cls=_Command)(worker)

@@ -48,12 +48,14 @@ def freeing(names: Iterable[str]) -> list[Document]:
     """Return the stages that let through what makes something claimable in these collections.
 
     Inserts, and every way out of a lease but the end of a job: each clears the token and says from
-    when on. Claims and renewals, by far the most changes, are left out.
+    when on; and what lets a stopped group go on, which nobody holds. Claims and renewals, by far
+    the most changes, are left out.
     """
     updated = "updateDescription.updatedFields"
     ways = [
         {"operationType": {"$in": ["insert", "replace"]}},
         {"operationType": "update", f"{updated}.token": {"$type": "null"}},
+        {"operationType": "update", "updateDescription.removedFields": "stopped"},
     ]
     at = {"$ifNull": ["$fullDocument.available_at", f"${updated}.available_at"]}
     # Only of groups: an ack, after which whoever has sent it looks for the next message itself.

@@ -165,8 +165,15 @@ class MongoTransport(BlockingProduct[AsyncMongoTransport[E]], Generic[E]):
         return self._iterate(lambda t: t.dead_letters(group_id))
 
     def redrive(self, *, group_id: str | None = None, seq: int | None = None) -> int:
-        """Publish dead letters again, at the end of their groups; return how many."""
+        """Publish dead letters again, at the end of their groups; return how many.
+
+        One that stops its group comes back at the front instead, and the group goes on with it.
+        """
         return self._call(lambda t: t.redrive(group_id=group_id, seq=seq))
+
+    def resume(self, group_id: str) -> bool:
+        """Let a stopped group go on without the message that stops it; False if it is not."""
+        return self._call(lambda t: t.resume(group_id))
 
     def peek(self, group_id: str, limit: int = 10) -> list[Message[E]]:
         """Return the first unsettled messages of a group without leasing it."""
@@ -175,8 +182,8 @@ class MongoTransport(BlockingProduct[AsyncMongoTransport[E]], Generic[E]):
     def next_due(self, min_priority: int = 0) -> float | None:
         """Return in how many seconds a group is due, 0 for now; None if there is no group.
 
-        A leased group is due when its lease runs out. Cheap: it reads one entry of the index for
-        each priority and partition.
+        A leased group is due when its lease runs out; a stopped one is not. Cheap: it reads one
+        entry of the index for each priority and partition.
         """
         return self._call(lambda t: t.next_due(min_priority))
 

@@ -8,9 +8,10 @@ from fairlane.checks import MOST_AT_ONCE, Seconds
 from fairlane.errors import ConfigurationError
 from fairlane.lease.commands import ORDERS, Order
 from fairlane.model import Lease
+from fairlane.schema import FRONT
 from fairlane.transport._claim import Request
 
-__all__ = ("done", "lease", "leases", "request")
+__all__ = ("done", "lease", "leases", "number", "request")
 
 E = TypeVar("E")
 
@@ -33,6 +34,12 @@ def request(
 def done(value: int, held: Lease[E]) -> int:
     """Return how many messages of a lease are done; not all: that is an `ack`."""
     return checks.count("done", value, least=0, most=max(0, len(held.messages) - 1))
+
+
+def number(seq: int) -> int:
+    """Return the number of a message; that of one that came back to the front is negative."""
+    is_front = type(seq) is int and FRONT < seq < 0
+    return seq if is_front else checks.count("seq", seq)
 
 
 def leases(several: Iterable[Lease[E]]) -> list[Lease[E]]:

@@ -7,6 +7,9 @@ dead letters. So a message is in its group or among the dead, never in both, nev
 A letter is in one of three states. `pending`: its note is being carried out; nobody sees it. At
 rest: it is listed and can be redriven. `redriven_as`: its message is in its group again, under that
 number; the letter is the proof that the message is not settled yet, and goes with it.
+
+The message of a letter that stops its group comes back before all others: its number is a new one,
+as any other's that comes back, but a negative one (`schema.FRONT`).
 """
 
 import logging
@@ -25,6 +28,7 @@ from fairlane.errors import describe
 from fairlane.model import DeadLetter
 from fairlane.payload import Payload, plain
 from fairlane.shield import finish
+from fairlane.transport._stopping import Stops
 from fairlane.transport._store import Store
 
 __all__ = ("Burial", "DeadLetters")
@@ -92,10 +96,11 @@ class Burial:
 
 
 class DeadLetters(Generic[E]):
-    def __init__(self, store: Store, payload: Payload[E], burial: Burial) -> None:
+    def __init__(self, store: Store, payload: Payload[E], burial: Burial, stops: Stops) -> None:
         self._store = store
         self._payload = payload
         self._burial = burial
+        self._stops = stops
 
     async def complete(self) -> int:
         """Carry out every note and finish every redrive; return how many there were."""
@@ -105,13 +110,16 @@ class DeadLetters(Generic[E]):
         await self.complete()
         return await self._store.dead.count(AT_REST)
 
-    async def page(self, group_id: str | None, *, after: int) -> list[DeadLetter[E]]:
+    async def page(self, group_id: str | None, *, after: int | None) -> list[DeadLetter[E]]:
         """Return the first letters behind a number: not many, as letters can be large."""
-        if not after:
+        match = _matching(group_id, None)
+        if after is None:
             await self.complete()
-        match = {**_matching(group_id, None), "_id": {"$gt": after}}
+        else:
+            match["_id"] = {"$gt": after}
         found = await self._store.dead.undecoded().find(match, sort=[("_id", 1)], limit=PAGE)
-        return [self._letter(document) for document in found]
+        stopping = await self._stops.among(found)
+        return [self._letter(each, is_stopping=each["_id"] in stopping) for each in found]
 
     async def redrive(self, group_id: str | None, seq: int | None) -> int:
         """Publish dead letters again, oldest first; return how many this call decided on."""
@@ -152,6 +160,8 @@ class DeadLetters(Generic[E]):
         if letter is None or not _can_rise(letter):
             return False
         renewed = await self._store.reserve(1)
+        if await self._stops.is_stopping(letter):
+            renewed += schema.FRONT
         # Race: two redrives of one letter: the first to set `redriven_as` decides its only number.
         chosen = await self._store.dead.update_one(
             {"_id": seq, **AT_REST}, {"$set": {"redriven_as": Int64(renewed), "rising": True}}
@@ -161,7 +171,10 @@ class DeadLetters(Generic[E]):
         return chosen
 
     async def _publish_again(self, letter: Any, renewed: int) -> None:
-        """Insert the message under its new number and ready its group. May be repeated."""
+        """Insert the message under its new number and ready its group. May be repeated.
+
+        A group that it has stopped goes on when it is back, and not before: it comes first.
+        """
         seq, group_id = letter["_id"], letter["group_id"]
         now = await self._store.now()
         message = schema.message(
@@ -178,11 +191,12 @@ class DeadLetters(Generic[E]):
             group_id, seq=renewed, messages=1, priority=letter["priority"], available_at=now
         )
         await self._store.driver.write_in_order([ready])
+        await self._stops.end(letter)
         await self._store.dead.update_one(
             {"_id": seq, "redriven_as": renewed}, {"$unset": {"rising": ""}}
         )
 
-    def _letter(self, document: Any) -> DeadLetter[E]:
+    def _letter(self, document: Any, *, is_stopping: bool) -> DeadLetter[E]:
         event, problem = self._event(document)
         return DeadLetter(
             seq=int(document["_id"]),
@@ -196,6 +210,7 @@ class DeadLetters(Generic[E]):
             died_at=instant(document["died_at"]),
             published_at=_published_at(document),
             decode_error=problem,
+            is_stopping=is_stopping,
         )
 
     def _event(self, document: Any) -> tuple[E | None, str | None]:

@@ -3,6 +3,7 @@
 Pure functions, as in `fairlane.lease.commands`; each filter says which race it closes.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 
 from bson.int64 import Int64
@@ -10,7 +11,7 @@ from bson.int64 import Int64
 from fairlane.checks import PRIORITIES
 from fairlane.driver import Document
 from fairlane.lease import commands
-from fairlane.schema import EPOCH_STEP, floor_id
+from fairlane.schema import first_epoch, floor_id
 
 __all__ = (
     "abandoned",
@@ -22,7 +23,10 @@ __all__ = (
     "interrupted",
     "parked",
     "readied",
+    "resumed",
     "settled",
+    "stopped_by",
+    "stops",
 )
 
 
@@ -54,6 +58,9 @@ def settled(
     what a dead letter needs, so a crash after this write loses nothing. `partition` is written
     because the number of partitions may have changed since the group's life began. `interrupted`
     is the message behind them, if its handler was stopped: see `interrupted`.
+
+    Race: a claim between a death and a stop after it would deliver what is behind the dead message:
+    so one that `stops` its group does so here. What is never due is found by no claim.
     """
     values: Document = {
         "token": None,
@@ -64,6 +71,8 @@ def settled(
     }
     if dead is not None:
         values["dead"] = dead
+        if "stops" in dead:
+            values.update(available_at=math.inf, stopped=dead["seq"])
     if interrupted is not None:
         values.update(head=Int64(interrupted), interrupted=1)
     return {"$set": values, "$unset": {name: "" for name in OF_ITS_HEAD if name not in values}}
@@ -165,11 +174,30 @@ def readied(
             "priority": priority,
             "partition": partition,
             "attempts": 0,
-            "epoch": Int64(seq * EPOCH_STEP),
+            "epoch": Int64(first_epoch(seq)),
             "is_new": floor_id(group_id),
             "done": [],
         },
     }
+
+
+def stopped_by(group_id: str, seq: int) -> Document:
+    """Match the group while this dead message stops it.
+
+    Race: a redrive is completed twice, the second time after another death: that one goes on
+    stopping the group. No number dies twice.
+    """
+    return {"_id": group_id, "stopped": seq}
+
+
+def stops(group_id: str) -> Document:
+    """Match the group while any dead message stops it."""
+    return {"_id": group_id, "stopped": {"$exists": True}}
+
+
+def resumed(*, now: float) -> Document:
+    """Let a group that was stopped go on."""
+    return {"$set": {"available_at": now}, "$unset": {"stopped": ""}}
 
 
 def adopted(lock: Document) -> Document:

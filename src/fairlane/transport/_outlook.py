@@ -1,6 +1,6 @@
 """When the next group is due, for those who sleep until then."""
 
-import math
+import sys
 from collections.abc import Iterator
 
 from fairlane.lease import commands
@@ -11,12 +11,16 @@ from fairlane.transport._store import Store
 __all__ = ("Outlook",)
 
 
+LATEST = sys.float_info.max
+"""Any group is due by then, but those that are stopped."""
+
+
 class Outlook:
     def __init__(self, store: Store) -> None:
         self._store = store
 
     async def next_due(self, min_priority: int) -> float | None:
-        """Return in how many seconds a group is due, 0 for now; None if there is no group.
+        """Return in how many seconds a group is due, 0 for now; None if none will be.
 
         One read of one index entry for each priority and partition, 32 partitions in a command.
         """
@@ -24,7 +28,7 @@ class Outlook:
         earliest: list[float] = []
         for partitions in self._shares():
             rows = await self._store.locks.find(
-                commands.due(partitions=partitions, now=math.inf, among=among),
+                commands.due(partitions=partitions, now=LATEST, among=among),
                 sort=commands.order_by("fair"),
                 limit=1,
                 fields={"_id": 0, "available_at": 1},

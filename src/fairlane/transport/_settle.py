@@ -14,6 +14,7 @@ from fairlane.shield import finish
 from fairlane.transport import _group_commands
 from fairlane.transport._dead import Burial
 from fairlane.transport._floors import Floors
+from fairlane.transport._stopping import DeadHead
 from fairlane.transport._store import Store
 
 __all__ = ("Settler",)
@@ -35,10 +36,11 @@ class Settler:
     Any number of leases takes as many commands as one.
     """
 
-    def __init__(self, store: Store, burial: Burial, floors: Floors) -> None:
+    def __init__(self, store: Store, burial: Burial, floors: Floors, dead_head: DeadHead) -> None:
         self._store = store
         self._burial = burial
         self._floors = floors
+        self._dead_head = dead_head
 
     async def ack(self, leases: Leases) -> list[bool]:
         return await finish(self._ack(leases))
@@ -151,6 +153,9 @@ class Settler:
             "interrupted": 0 if done else lease.interrupted,
             "died_at": now,
         }
+        if self._dead_head == "stop":
+            note["stops"] = True
+            part = _followed(part)
         (is_held,) = await self._apply([self._settlement(part, now, note)])
         if is_held:
             await self._tidy([part], note)
@@ -247,8 +252,12 @@ def _part(lease: Lease[Any], number: int) -> Lease[Any]:
     """Return a lease of the first messages only; others stand behind them unless these are all."""
     if number >= len(lease.messages):
         return lease
-    seen = replace(lease._seen, is_last=False)
-    return replace(lease, messages=lease.messages[:number], _seen=seen)
+    return _followed(replace(lease, messages=lease.messages[:number]))
+
+
+def _followed(lease: Lease[Any]) -> Lease[Any]:
+    """Return a lease whose settlement leaves the lock, as if a message stood behind it."""
+    return replace(lease, _seen=replace(lease._seen, is_last=False))
 
 
 def _seqs(lease: Lease[Any]) -> tuple[int, ...]:

@@ -26,6 +26,7 @@ from fairlane.transport._publish import Publisher
 from fairlane.transport._reading import GroupReader
 from fairlane.transport._repair import Repairer
 from fairlane.transport._settle import Settler
+from fairlane.transport._stopping import DEAD_HEADS, DeadHead, Stops
 from fairlane.transport._store import Store
 from fairlane.transport._view import View
 
@@ -58,6 +59,10 @@ class AsyncMongoTransport(Product, Generic[E]):
         ensure_indexes: create missing indexes at first use; False for a user without that right.
         wakeups: let worker pools be woken by a change stream, where the server has those (a replica
             set); False leaves them to their polls.
+        dead_head: what a group does when its head becomes a dead letter, in whichever way: "skip"
+            delivers what is behind it; "stop" holds the group, messages that come later included,
+            until that message is redriven, or `resume`. It holds for what dies through this
+            transport; a group that is stopped is so for all.
 
     Raises:
         ConfigurationError: naming the argument and what is allowed.
@@ -70,7 +75,7 @@ class AsyncMongoTransport(Product, Generic[E]):
     _OPTIONS = frozenset(
         {
             *("prefix", "clock", "partitions", "strategy", "new_group_credit", "codec"),
-            *("ensure_indexes", "wakeups"),
+            *("ensure_indexes", "wakeups", "dead_head"),
         }
     )
 
@@ -87,6 +92,7 @@ class AsyncMongoTransport(Product, Generic[E]):
         codec: Codec[E] | None = None,
         ensure_indexes: bool = True,
         wakeups: bool = True,
+        dead_head: DeadHead = "skip",
     ) -> None:
         setup = checked_setup(
             db_name=db_name,
@@ -97,17 +103,20 @@ class AsyncMongoTransport(Product, Generic[E]):
             ensure_indexes=ensure_indexes,
             wakeups=wakeups,
         )
+        policy = checks.choice("dead_head", dead_head, DEAD_HEADS)
+        credit = checks.credit("new_group_credit", new_group_credit)
         self._store = Store(Driver(client), setup)
         super().__init__(self._store)
-        self._compose(Payload(codec), checks.credit("new_group_credit", new_group_credit))
+        self._compose(Payload(codec), credit, policy)
 
-    def _compose(self, payload: Payload[E], credit: float) -> None:
+    def _compose(self, payload: Payload[E], credit: float, dead_head: DeadHead) -> None:
         store = self._store
         burial = Burial(store)
         self._publisher = Publisher(store, payload, new_group_credit=credit)
         self._floors = floors = Floors(store)
-        self._settler = Settler(store, burial, floors)
-        self._dead = DeadLetters(store, payload, burial)
+        self._settler = Settler(store, burial, floors, dead_head)
+        self._stops = Stops(store)
+        self._dead = DeadLetters(store, payload, burial, self._stops)
         reader = GroupReader(store)
         delivery = Delivery(
             store,
@@ -159,8 +168,8 @@ class AsyncMongoTransport(Product, Generic[E]):
     async def next_due(self, min_priority: int = 0) -> float | None:
         """Return in how many seconds a group is due, 0 for now; None if there is no group.
 
-        A leased group is due when its lease runs out. Cheap: it reads one entry of the index for
-        each priority and partition.
+        A leased group is due when its lease runs out; a stopped one is not. Cheap: it reads one
+        entry of the index for each priority and partition.
         """
         floor = checks.priority("min_priority", min_priority)
         await self._store.ready()
@@ -392,10 +401,13 @@ class AsyncMongoTransport(Product, Generic[E]):
         return await self._settler.dead_letter(lease, text, where, number)
 
     async def dead_letters(self, group_id: str | None = None) -> AsyncIterator[DeadLetter[E]]:
-        """Iterate over the dead letters, oldest message first, of one group or of all."""
+        """Iterate over the dead letters, oldest message first, of one group or of all.
+
+        Before them come those that died again after they had come back to the front.
+        """
         group = None if group_id is None else checks.group_id(group_id)
         await self._store.ready()
-        after = 0
+        after = None
         while page := await self._dead.page(group, after=after):
             for letter in page:
                 yield letter
@@ -404,15 +416,28 @@ class AsyncMongoTransport(Product, Generic[E]):
     async def redrive(self, *, group_id: str | None = None, seq: int | None = None) -> int:
         """Publish dead letters again, at the end of their groups; return how many.
 
+        One that stops its group comes back at the front instead, and the group goes on with it.
         With neither argument all of them. Interrupted, it is completed by the next `redrive` or
         `repair`. Two at once redrive each letter once.
         """
         group = None if group_id is None else checks.group_id(group_id)
-        number = None if seq is None else checks.count("seq", seq)
+        number = None if seq is None else _arguments.number(seq)
         await self._store.ready()
         redriven = await self._dead.redrive(group, number)
         self._announcer.announce()
         return redriven
+
+    async def resume(self, group_id: str) -> bool:
+        """Let a stopped group go on without the message that stops it; False if it is not stopped.
+
+        That message stays among the dead letters; redriven later, it goes to the end of its group.
+        """
+        group = checks.group_id(group_id)
+        await self._store.ready()
+        is_resumed = await self._stops.resume(group)
+        if is_resumed:
+            self._announcer.announce()
+        return is_resumed
 
     async def peek(self, group_id: str, limit: int = 10) -> list[Message[E]]:
         """Return the first unsettled messages of a group without leasing it."""

@@ -1,7 +1,7 @@
 """Statistics and a look into a group. Counting the dead finishes their interrupted moves first."""
 
 from collections import Counter
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from fairlane import schema
 from fairlane.driver import Document
@@ -45,6 +45,7 @@ class View(Generic[E]):
             ready=states["ready"],
             leased=states["leased"],
             parked=states["parked"],
+            stopped=states["stopped"],
             messages=await self._store.messages.count({}) - len(undeleted),
             dead=dead,
             oldest_age=await self._oldest_age(now, undeleted),
@@ -72,23 +73,32 @@ class View(Generic[E]):
         return found
 
     async def _oldest_age(self, now: float, undeleted: set[int]) -> float | None:
-        oldest = await self._store.messages.find(
-            {"_id": {"$nin": list(undeleted)}},
-            sort=[("_id", 1)],
-            limit=1,
-            fields={"published_at": 1},
-        )
-        published_at = schema.published_at(oldest[0]) if oldest else None
-        return None if published_at is None else max(0.0, now - published_at)
+        """Numbers grow with time, those of messages that came back to the front apart."""
+        known = [
+            published_at
+            for numbers in ({"$lt": 0}, {"$gte": 0})
+            for first in await self._store.messages.find(
+                {"_id": {**numbers, "$nin": list(undeleted)}},
+                sort=[("_id", 1)],
+                limit=1,
+                fields={"published_at": 1},
+            )
+            if (published_at := schema.published_at(first)) is not None
+        ]
+        return max(0.0, now - min(known)) if known else None
 
 
 def _states(now: float) -> list[Document]:
     """Count locks by state and priority. An expired lease counts as ready: it can be claimed."""
-    is_held: Any = {"$ne": [{"$ifNull": ["$token", None]}, None]}
-    waiting = {"$cond": [is_held, "leased", "parked"]}
-    state = {"$cond": [{"$lte": ["$available_at", now]}, "ready", waiting]}
+    waiting = {"$cond": [_is_there("$token"), "leased", "parked"]}
+    resting = {"$cond": [_is_there("$stopped"), "stopped", waiting]}
+    state = {"$cond": [{"$lte": ["$available_at", now]}, "ready", resting]}
     priority = {"$ifNull": ["$priority", 0]}
     return [
         {"$project": {"state": state, "priority": priority}},
         {"$group": {"_id": {"state": "$state", "priority": "$priority"}, "n": {"$sum": 1}}},
     ]
+
+
+def _is_there(field: str) -> Document:
+    return {"$ne": [{"$ifNull": [field, None]}, None]}

@@ -48,7 +48,9 @@ class Letters:
     """The dead letters of one group, or of all."""
 
     noun: ClassVar[str] = "dead letter"
-    columns: ClassVar[tuple[str, ...]] = ("seq", "group", "attempts", "died (UTC)", "reason")
+    columns: ClassVar[tuple[str, ...]] = (
+        *("seq", "group", "attempts", "died (UTC)", "stops", "reason"),
+    )
 
     def __init__(self, deployment: Deployment, group: str | None) -> None:
         self._transport = deployment.transport()
@@ -64,6 +66,7 @@ class Letters:
             preview(flat["group_id"], NARROW),
             str(flat["attempts"]),
             f"{flat['died_at']:%Y-%m-%d %H:%M:%S}",
+            "yes" if flat["is_stopping"] else "",
             preview(flat["reason"], WIDE),
         )
 
@@ -133,7 +136,8 @@ class FailedJobs:
 
 
 def _seq(key: str) -> int:
-    if not key.isdecimal() or not 0 < int(key) < 2**63:
+    digits = key.removeprefix("-")
+    if not digits.isdecimal() or not 0 < int(digits) < 2**63:
         raise Refused(f"a dead letter has a number, not {key!r} (--jobs for a job)")
     return int(key)
 

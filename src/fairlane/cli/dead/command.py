@@ -1,4 +1,4 @@
-"""The command lines of `fairlane dead list`, `show` and `redrive`."""
+"""The command lines of `fairlane dead list`, `show`, `redrive` and `resume`."""
 
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import aclosing, asynccontextmanager
@@ -17,7 +17,7 @@ from fairlane.cli.screen import show
 from fairlane.cli.target import URL, Db, Prefix, Target, Timeout, Url, opened
 from fairlane.cli.text import indented, json_line, plain
 
-__all__ = ("Choice", "dead_list", "dead_redrive", "dead_show")
+__all__ = ("Choice", "dead_list", "dead_redrive", "dead_resume", "dead_show")
 
 OfGroup = Annotated[
     str | None,
@@ -119,7 +119,8 @@ def dead_redrive(
 ) -> None:
     """Let dead letters, or failed jobs, be tried again, and print how many.
 
-    A letter goes to the end of its group; a job gets all its attempts again.
+    A letter goes to the end of its group, or to its front if it stops it, and the group goes on; a
+    job gets all its attempts again.
 
     Exit status: 0; 1 if one of the ids is not dead (the others are redriven), or the server failed;
     2 if the command line is wrong; 130 after Ctrl-C: what was begun is finished by the next one.
@@ -127,6 +128,25 @@ def dead_redrive(
     target = Target(url=url, db_name=db, prefix=prefix, timeout=timeout)
     choice = Choice(group=group, type=type_, jobs=jobs)
     conclude("dead redrive", _redrive(target, choice, keys or [], is_all, as_json))
+
+
+def dead_resume(
+    group: Annotated[str, typer.Argument(metavar="GROUP", help="The message group.")],
+    as_json: Annotated[bool, typer.Option("--json", help="Print a JSON object.")] = False,
+    url: Url = URL,
+    db: Db = "fairlane",
+    prefix: Prefix = "fairlane",
+    timeout: Timeout = 5.0,
+) -> None:
+    """Let a group go on that a dead letter stops, without that message.
+
+    The letter stays; to deliver it first, redrive it instead.
+
+    Exit status: 0; 1 if the group is not stopped, or the server failed; 2 if the command line is
+    wrong; 130 after Ctrl-C.
+    """
+    target = Target(url=url, db_name=db, prefix=prefix, timeout=timeout)
+    conclude("dead resume", _resume(target, group, as_json))
 
 
 @asynccontextmanager
@@ -167,7 +187,7 @@ async def _show(target: Target, choice: Choice, key: str, as_json: bool) -> int:
         typer.echo(json_line(flat))
         return OK
     for name, value in flat.items():
-        if value is not None or name in PAYLOADS:
+        if name in PAYLOADS or not (value is None or value is False):
             said = indented(value) if name in PAYLOADS else _in_words(value)
             typer.echo(f"{name.replace('_', ' '):<13} {said}")
     return OK
@@ -186,6 +206,17 @@ async def _redrive(
     for key in missing:
         complain("dead redrive", f"there is no {burials.noun} {key}, or it cannot be redriven")
     return FAILED if missing else OK
+
+
+async def _resume(target: Target, group: str, as_json: bool) -> int:
+    async with opened(target) as deployment:
+        deployment.check_found(messages=True, jobs=False)
+        is_resumed = await deployment.transport().resume(group)
+    if as_json:
+        typer.echo(json_line({"resumed": is_resumed}))
+    elif not is_resumed:
+        complain("dead resume", f"group {group!r} is not stopped")
+    return OK if is_resumed else FAILED
 
 
 def _in_words(value: Any) -> str:

@@ -14,7 +14,7 @@ from fairlane.model import TransportStats
 
 __all__ = ("tables",)
 
-MESSAGES = ("groups", "ready", "leased", "parked", "messages", "dead", "oldest")
+MESSAGES = ("groups", "ready", "leased", "parked", "stopped", "messages", "dead", "oldest")
 RATES = ("in/s", "out/s")
 JOBS = ("ready", "delayed", "processing", "done", "failed", "oldest")
 NARROW = 40
@@ -38,6 +38,7 @@ def _of_messages(stats: TransportStats, speed: Pace | None, is_watched: bool) ->
         Text(f"{stats.ready:,}"),
         Text(f"{stats.leased:,}"),
         Text(f"{stats.parked:,}"),
+        _alarming(stats.stopped),
         Text(f"{stats.messages:,}"),
         _alarming(stats.dead),
         Text(age(stats.oldest_age)),
