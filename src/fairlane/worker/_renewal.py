@@ -9,6 +9,7 @@ from itertools import count
 from typing import Generic
 
 import anyio
+from anyio.abc import TaskGroup
 
 from fairlane.containing import contained
 from fairlane.errors import LeaseLost
@@ -88,12 +89,18 @@ class Renewals(Generic[W]):
                     # What is added from here on, while this looks, is due before infinity, and
                     # wakes.
                     self._looks_at, self._look_now = math.inf, in_this_loop(wake.set)
-                for batch in self._take_due(together, watch):
-                    group.start_soon(self._keep, batch, extend)
+                self._start_due(group, extend, together=together, watch=watch)
                 with self._lock:
                     self._looks_at = min(self._waiting.values(), default=math.inf)
                 with anyio.CancelScope(deadline=self._looks_at):
                     await wake.wait()
+
+    def _start_due(
+        self, group: TaskGroup, extend: ExtendMany[W], *, together: int, watch: Watch
+    ) -> None:
+        """Not in `run`, which would keep the last leases, with their messages, while it waits."""
+        for batch in self._take_due(together, watch):
+            group.start_soon(self._keep, batch, extend)
 
     def _take_due(self, together: int, watch: Watch) -> Iterator[list[Held[W]]]:
         """Take the leases that are due, and those that will be soon, in batches of one kind."""
