@@ -63,6 +63,7 @@ async def _settle(work: Coroutine[Any, Any, None], deadline: float) -> None:
     task = asyncio.ensure_future(work)
     await outlast(task, deadline)
     if not task.done():
-        logger.warning("a cancelled call could not be finished within %g s", deadline)
+        # Whoever was cancelled hears that; in an outage it would be a line for every call.
+        logger.debug("a cancelled call could not be finished within %g s", deadline)
         task.cancel()
         await asyncio.wait((task,), timeout=1.0)

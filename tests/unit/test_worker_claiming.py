@@ -581,3 +581,48 @@ async def test_health_tells_when_the_source_last_answered() -> None:
     assert after.last_poll_at.utcoffset() is not None
     assert after.last_poll_age is not None
     assert after.last_poll_age >= 0
+
+
+@in_virtual_time
+async def test_health_is_degraded_from_a_failure_until_a_claim_is_answered(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A lease that could not be renewed is lost: that ends the trouble with it, not the outage."""
+    monkeypatch.setattr(_health, "monotonic", now)
+    source, record = FakeSource(), Record()
+    source.publish("g")
+    source.faults["claim"].extend([Fault(), Fault(delay=60)])
+    source.always["extend"] = Fault(hangs=True)
+    options: dict[str, Any] = {"visibility": 3, "concurrency": 2, "on_event": record}
+
+    async with WorkerPool(source, busy, poll_interval=10, **options) as pool:
+        await record.until("lease_lost")
+        await anyio.sleep(1)
+        waiting = pool.health
+        await source.until_called("claim", times=3)
+        answered = pool.health.state
+
+    assert (waiting.state, answered) == ("degraded", "ok")
+    assert waiting.last_poll_age is not None
+    assert 3 < waiting.last_poll_age < 5
+
+
+def test_claim_that_waits_is_told_once_and_its_end_too(caplog: pytest.LogCaptureFixture) -> None:
+    """A driver looks for its server for half a minute before it says that there is none."""
+    caplog.set_level(logging.INFO, logger="fairlane")
+
+    @in_virtual_time
+    async def scenario() -> None:
+        source = FakeSource()
+        source.faults["claim"].extend([Fault(delay=30, before=AutoReconnect("away"))] * 4)
+        async with WorkerPool(source, handled, claimers=2):
+            await source.until_called("claim", times=5)
+            await anyio.sleep(1)
+
+    scenario()
+    assert [record.getMessage() for record in caplog.records] == [
+        "claiming has had no answer for 8 s, still waiting",
+        "claiming failed, trying on with back-off: AutoReconnect: away",
+        caplog.messages[-1],
+    ]
+    assert "claiming works again after 60." in caplog.messages[-1]

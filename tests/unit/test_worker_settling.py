@@ -6,6 +6,7 @@ from typing import Any
 
 import anyio
 import pytest
+from pymongo.errors import OperationFailure
 from worker_fakes import FakeSource, Fault, Record, handled, in_virtual_time, now, raising
 
 from fairlane.errors import LeaseLost
@@ -227,15 +228,18 @@ async def test_settlement_that_was_given_up_does_not_keep_the_health_degraded() 
     assert state == "ok"
 
 
+@pytest.mark.parametrize(("error", "tracebacks"), [(GONE, 0), (OperationFailure("odd", 1), 1)])
 def test_settlements_that_fail_together_are_logged_with_one_traceback(
-    caplog: pytest.LogCaptureFixture,
+    error: Exception, tracebacks: int, caplog: pytest.LogCaptureFixture
 ) -> None:
+    """That of a server which is away tells nothing."""
+
     @in_virtual_time
     async def scenario() -> None:
         source, record = FakeSource(), Record()
         for number in range(9):
             source.publish(f"g{number}")
-        source.faults["ack"].extend([Fault(before=GONE, delay=1)] * 18)
+        source.faults["ack"].extend([Fault(before=error, delay=1)] * 18)
         async with WorkerPool(source, handled, on_event=record):
             await record.until("acked", times=9)
 
@@ -243,4 +247,4 @@ def test_settlements_that_fail_together_are_logged_with_one_traceback(
 
     failures = [entry for entry in caplog.records if entry.message.startswith("cannot ack")]
     assert len(failures) == 9
-    assert [bool(entry.exc_info) for entry in failures].count(True) == 1
+    assert [bool(entry.exc_info) for entry in failures].count(True) == tracebacks

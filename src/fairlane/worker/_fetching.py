@@ -1,7 +1,9 @@
 """Get leases for the free handler slots, and rest while there is nothing to claim."""
 
+import asyncio
 import math
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import Any, Generic
 
@@ -90,9 +92,8 @@ class Fetching(Generic[W]):
     async def _claim(self, n: int) -> list[Held[W]]:
         asked_at = anyio.current_time()
         self.rest.claim_begins()
-        with self._vitals.polling():
+        with self._asking():
             leased = await contained(self._source.claim(n))
-        self._outage.end()
         self.rest.claim_ends(len(leased))
         now = anyio.current_time()
         return [Held(work, asked_at=asked_at, now=now) for work in leased]
@@ -127,7 +128,18 @@ class Fetching(Generic[W]):
             await self._recover(error)
 
     async def _look(self, foresee: Foresee) -> float | None:
-        with self._vitals.polling():
-            due = await contained(foresee())
+        with self._asking():
+            return await contained(foresee())
+
+    @contextmanager
+    def _asking(self) -> Iterator[None]:
+        """Tell of a question to the source: that it waits, and that it was answered."""
+        seconds = self._vitals.patience
+        loop = asyncio.get_running_loop()
+        delay = loop.call_later(seconds, self._outage.note_delay, seconds)
+        try:
+            with self._vitals.polling():
+                yield
+        finally:
+            delay.cancel()
         self._outage.end()
-        return due

@@ -1,5 +1,6 @@
 """How a pool is doing, for readiness checks and dashboards."""
 
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -18,9 +19,9 @@ class Health:
 
     Attributes:
         state: `starting` until the source has answered for the first time; `ok`; `degraded` while
-            claims, renewals, repairs or settlements fail, or a claim has waited for three
-            `poll_interval` and five seconds, and none was answered meanwhile; `draining` after
-            `stop()`; `stopped` before and after `run()`.
+            claims, renewals, repairs or settlements fail, or a claim waits for its answer and none
+            was answered for three `poll_interval` and five seconds, or since something else failed;
+            `draining` after `stop()`; `stopped` before and after `run()`.
         last_poll_at: when the source last answered a claim, or said when the next group is due, by
             this machine's clock; None if never.
         last_poll_age: seconds since then.
@@ -42,9 +43,10 @@ class Vitals:
     """Collects what `Health` shows. Reading it is safe from any thread."""
 
     def __init__(self, *, poll_interval: float) -> None:
-        self._patience = 3 * poll_interval + 5.0
+        self.patience = 3 * poll_interval + 5.0
         self._polls = 0
         self._waits_since = 0.0
+        self._failed_at = -math.inf
         self._phase: Literal["stopped", "running", "draining"] = "stopped"
         self._failing: set[str] = set()  # renewals add to it from a thread of their own
         self._polled: tuple[datetime, float] | None = None
@@ -59,6 +61,7 @@ class Vitals:
 
     def start(self) -> None:
         self._phase, self._failing, self._polled = "running", set(), None
+        self._failed_at = -math.inf
 
     def drain(self) -> None:
         self._phase = "draining"
@@ -83,6 +86,7 @@ class Vitals:
         self.is_watched = is_watched
 
     def fail(self, what: str) -> None:
+        self._failed_at = monotonic()
         self._failing.add(what)
 
     def recover(self, what: str) -> None:
@@ -120,5 +124,14 @@ class Vitals:
             return self._phase
         if not self.has_polled:
             return "starting"
-        hangs = self._polls > 0 and monotonic() - self._waits_since > self._patience
-        return "degraded" if self._failing or hangs else "ok"
+        return "degraded" if self._failing or self._hangs() else "ok"
+
+    def _hangs(self) -> bool:
+        """Tell whether a claim has no answer for too long.
+
+        Or since something failed: when a lease is lost because nobody could renew it, its renewal
+        fails no more, though the server is as far away as before.
+        """
+        answered_at = -math.inf if self._polled is None else self._polled[1]
+        is_late = monotonic() - self._waits_since > self.patience or self._failed_at > answered_at
+        return self._polls > 0 and is_late

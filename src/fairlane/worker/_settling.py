@@ -11,6 +11,7 @@ from fairlane.errors import LeaseLost
 from fairlane.retry import Backoff
 from fairlane.worker._health import Vitals
 from fairlane.worker._held import Held
+from fairlane.worker._outage import telling
 from fairlane.worker._work import W, WorkSource
 from fairlane.worker.events import EventKind, Reporter
 
@@ -113,7 +114,7 @@ class Settling(Generic[W]):
             held.outcome.verb,
             held.work.name,
             error,
-            exc_info=error if is_news else None,
+            exc_info=telling(error) if is_news else None,
             extra=held.log_extra,
         )
 

@@ -60,6 +60,8 @@ class Proxy:
         self._fault: Fault | None = None
         self._matching = 0
         self._connections: set[Connection] = set()
+        self._speaking = asyncio.Event()
+        self._speaking.set()
         self.url = ""
         self.commands: list[str] = []
         self.struck = 0
@@ -77,7 +79,7 @@ class Proxy:
             yield proxy
         finally:
             listener.close()
-            proxy.cut_all()
+            proxy.speak()
             for connection in tuple(proxy._connections):
                 await connection.ended.wait()
 
@@ -92,6 +94,19 @@ class Proxy:
         """End every connection now."""
         for connection in self._connections:
             connection.close()
+
+    def hush(self) -> None:
+        """Pass nothing on from now on: connections are accepted, and nobody is answered."""
+        self._speaking.clear()
+
+    def speak(self) -> None:
+        """End every connection, so that what was held up is lost, and pass on what comes anew."""
+        self.cut_all()
+        self._speaking.set()
+
+    async def allowed(self) -> None:
+        """Wait until something may be passed on."""
+        await self._speaking.wait()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         connection = Connection(self, (reader, writer))
@@ -146,6 +161,7 @@ class Connection:
         """Pass frames on until either end, or a fault, is the end of both directions."""
         with suppress(*GONE):
             async for writer, frame in frames:
+                await self._proxy.allowed()
                 writer.write(frame)
                 await writer.drain()
         self.close()
