@@ -253,6 +253,62 @@ async def test_handler_that_ended_in_the_last_tick_is_acked() -> None:
         assert source.is_drained == bool(done), f"cancelled at tick {tick}"
 
 
+@pytest.mark.parametrize("is_first", [True, False])
+@in_virtual_time
+async def test_handler_that_ends_in_the_tick_of_the_deadline_is_acked_or_stopped(
+    is_first: bool,
+) -> None:
+    """Fault 47: whichever timer of the two is looked at first, what is done is acknowledged."""
+    source, record, said = CountingSource(), Record(), list[str]()
+    source.publish("g")
+    is_draining = anyio.Event()
+
+    async def handle(_: object) -> None:
+        if not is_first:
+            await is_draining.wait()
+        try:
+            await anyio.sleep_until(ends_at)
+        except asyncio.CancelledError:
+            said.append("stopped")
+            raise
+        said.append("finished")
+
+    ends_at = now() + 17
+    async with WorkerPool(source, handle, drain_timeout=7, on_event=record) as pool:
+        await record.until("claimed")
+        await anyio.sleep_until(ends_at - 7)
+        pool.stop()
+        await ticks(5)
+        assert pool.health.state == "draining"
+        is_draining.set()
+
+    assert now() == ends_at
+    expected = {"finished": ("acked", []), "stopped": ("released", [True])}
+    (end,) = said
+    assert (record.kinds[-1], source.interrupted) == expected[end]
+
+
+@in_virtual_time
+async def test_handler_whose_last_wait_is_over_when_the_deadline_comes_is_acked() -> None:
+    """It has only to return: its task was woken in this tick, and is not cancelled any more."""
+    source, record, last = CountingSource(), Record(), anyio.Event()
+    source.publish("g")
+
+    async def handle(_: object) -> None:
+        await last.wait()
+
+    pool = WorkerPool(source, handle, on_event=record)
+    task = asyncio.create_task(pool.run())
+    await record.until("claimed")
+    await ticks(5)
+
+    last.set()
+    task.cancel()
+    await asyncio.wait([task])
+
+    assert (record.kinds, source.is_drained) == (["claimed", "acked"], True)
+
+
 @in_virtual_time
 async def test_stop_before_run_lets_run_return_at_once() -> None:
     source = FakeSource()
