@@ -13,7 +13,15 @@ from typing import Any
 import pytest
 from pymongo.errors import InvalidOperation, OperationFailure
 
-from fairlane import AsyncMongoTransport, ConfigurationError, Lease, ServerUnreachable
+from fairlane import (
+    AsyncJobQueue,
+    AsyncMongoTransport,
+    ConfigurationError,
+    Lease,
+    ServerUnreachable,
+    WorkerPool,
+)
+from fairlane.driver import AUTHENTICATION_FAILED
 
 Transport = AsyncMongoTransport[Any]
 MakeTransport = Callable[..., Transport]
@@ -209,6 +217,58 @@ async def test_wrong_credentials_fail_at_once(open_url: Open, fairlane_url: str)
         await open_url(with_user(fairlane_url, f"nobody:{PASSWORD}"))
     assert time.monotonic() - start < 3
     assert PASSWORD not in "".join(traceback.format_exception(raised.value))
+
+
+def of_set(url: str, name: str) -> str:
+    """Return the URL of a server with what another replica set is called."""
+    return f"{url}{'&' if '?' in url else '/?'}replicaSet={name}"
+
+
+@pytest.mark.usefixtures("loose_sockets")
+@pytest.mark.parametrize("option", ["", "&directConnection=true"])
+async def test_wrong_replica_set_fails_at_once(
+    open_url: Open, fairlane_url: str, option: str
+) -> None:
+    """Fault 51: the driver would look for a server of that set for as long as it may."""
+    start = time.monotonic()
+    with pytest.raises(ConfigurationError, match="replica set.*nobodys"):
+        await open_url(of_set(fairlane_url, "nobodys") + option, connect_timeout=30)
+    assert time.monotonic() - start < 3
+
+
+@pytest.mark.usefixtures("loose_sockets")
+async def test_pool_on_a_client_of_a_wrong_replica_set_fails_at_once(
+    connect: Callable[..., Any], driver: str, fairlane_url: str, db_name: str
+) -> None:
+    transport = AsyncMongoTransport[Any](connect(driver, of_set(fairlane_url, "nobodys")), db_name)
+    with pytest.raises(ConfigurationError, match="replica set 'nobodys'"):
+        async with asyncio.timeout(3):
+            await WorkerPool(transport, print).run()
+
+
+async def test_pool_whose_login_is_refused_fails_at_once(
+    connect: Callable[..., Any], driver: str, fairlane_url: str, db_name: str
+) -> None:
+    """Fault 51."""
+    client = connect(driver, with_user(fairlane_url, "nobody:nothing"))
+    with pytest.raises(OperationFailure) as raised:
+        async with asyncio.timeout(3):
+            await WorkerPool(AsyncMongoTransport[Any](client, db_name), print).run()
+    assert raised.value.code == AUTHENTICATION_FAILED
+
+
+@pytest.mark.usefixtures("loose_sockets")
+@pytest.mark.parametrize("product", [AsyncMongoTransport, AsyncJobQueue])
+async def test_message_without_a_server_takes_no_longer_than_its_caller_waits(
+    connect: Callable[..., Any], driver: str, db_name: str, product: Any
+) -> None:
+    """Fault 51: a client alone would wait for half a minute."""
+    opened = product(connect(driver, f"mongodb://127.0.0.1:{closed_port()}"), db_name)
+    start = time.monotonic()
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.3):
+            await (opened.enqueue if product is AsyncJobQueue else opened.publish)("x", "y")
+    assert time.monotonic() - start < 1
 
 
 @pytest.mark.usefixtures("loose_sockets")

@@ -16,7 +16,7 @@ from typing import TypeVar
 from fairlane.driver._kinds import Kind
 from fairlane.shield import outlast
 
-__all__ = ("cancelled_once", "guarded")
+__all__ = ("cancelled_once", "end", "guarded")
 
 T = TypeVar("T")
 
@@ -35,12 +35,13 @@ async def cancelled_once(call: Awaitable[T]) -> T:
     try:
         await asyncio.wait((task,))
     except asyncio.CancelledError:
-        await _end(task)
+        await end(task)
         raise
     return task.result()
 
 
-async def _end(task: "asyncio.Future[T]") -> None:
+async def end(task: "asyncio.Future[T]") -> None:
+    """Cancel it, if it is not done, and wait for its end."""
     while not task.done():
         task.cancel()
         await outlast(task, REPEAT_AFTER)

@@ -30,8 +30,8 @@ async def connect(
     limit = {"serverSelectionTimeoutMS": max(1, round(connect_timeout * 1000))}
     client = _open(url, driver, {**options, **limit}, owner)
     try:
-        Driver(client)  # refuses what we cannot use
-        await client.get_database("admin").command("ping")
+        server = Driver(client)  # refuses what we cannot use
+        await server.first(client.get_database("admin").command("ping"))
     except driver_errors.OperationFailure as error:
         if error.code != AUTHENTICATION_FAILED:
             raise

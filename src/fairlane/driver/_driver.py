@@ -16,6 +16,7 @@ from fairlane.driver._cancelling import guarded
 from fairlane.driver._codes import COMMAND_NOT_FOUND
 from fairlane.driver._collection import Change, Collection, Sort, as_single
 from fairlane.driver._copying import copying
+from fairlane.driver._hope import Hope
 from fairlane.driver._kinds import kind_of
 from fairlane.driver._watching import UNHURRIED, OpenStream, Stream
 from fairlane.driver._writes import Write
@@ -41,6 +42,7 @@ class Driver:
         self.has_lookup: bool = False
         self.wire_version: int = 0
         self.is_known: bool = False
+        self._hope = Hope(client)
         self.on_disconnect: Callable[[], None] = lambda: None
         # mongomock gives a database for every unknown attribute
         wanted = WriteConcern() if self.kind == "mongomock" else client.write_concern
@@ -75,7 +77,7 @@ class Driver:
         if self.kind == "mongomock":
             self.is_known = True
             return None
-        reply = await self._hello()
+        reply = await (self._hello() if self.is_known else self.first(self._hello()))
         self.is_known = True
         self.wire_version = wire_version = int(reply.get("maxWireVersion", 0))
         self.has_cross_collection_bulk = (
@@ -86,6 +88,13 @@ class Driver:
         self.has_union = wire_version >= UNION_WIRE_VERSION
         self.has_lookup = wire_version >= LOOKUP_WIRE_VERSION
         return float(reply["localTime"].timestamp())
+
+    def first(self, call: Awaitable[T]) -> Awaitable[T]:
+        """Return a call to a server of which nothing is known yet.
+
+        It fails at once with `ConfigurationError` where the driver would look on in vain.
+        """
+        return self._hope.answer(call)
 
     async def has_atomic_sorted_updates(self) -> bool:
         """Ask whether the server is none of those that update without judging the filter again.
