@@ -231,7 +231,7 @@ async def test_wrong_replica_set_fails_at_once(
 ) -> None:
     """Fault 51: the driver would look for a server of that set for as long as it may."""
     start = time.monotonic()
-    with pytest.raises(ConfigurationError, match="replica set.*nobodys"):
+    with pytest.raises(ConfigurationError, match=r"replica set.*nobodys"):
         await open_url(of_set(fairlane_url, "nobodys") + option, connect_timeout=30)
     assert time.monotonic() - start < 3
 
