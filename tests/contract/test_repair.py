@@ -57,6 +57,61 @@ async def test_repair_makes_a_message_without_a_lock_claimable(
     assert await transport.ack(lease)
 
 
+async def test_mending_makes_a_message_without_a_lock_claimable(
+    transport: Transport, leave_half_published: Leave, claim: Claim, clock: ManualClock
+) -> None:
+    """Statement 55: what a pool does most of the time."""
+    await transport.repair()
+    seq = await leave_half_published("g", "left behind", 3)
+    clock.advance(GRACE)
+    assert await transport.mend() == 1
+    lease = await claim()
+    assert (lease.seq, lease.event, lease.priority) == (seq, "left behind", 3)
+
+
+async def test_mending_sees_what_is_stored_late_as_a_repair_does(
+    transport: Transport, clock: ManualClock
+) -> None:
+    """Statement 55."""
+    late = await transport._store.reserve(1)
+    await transport.publish("other", 1)
+    clock.advance(LATE - 1)
+    await transport.mend()
+    draft = transport._publisher.draft("g", "late")
+    insert = transport._publisher._insert(draft, late, clock())
+    await transport._store.driver.write_in_order([insert])
+    clock.advance(GRACE)
+    assert await transport.mend() == 1
+
+
+async def test_mending_takes_one_read_where_there_is_nothing_to_do(
+    transport: Transport, clock: ManualClock, command_log: Any
+) -> None:
+    """An idle pool does it every ten seconds."""
+    await transport.publish("g", 1)
+    clock.advance(LATE)
+    await transport.mend()
+    command_log.take()
+    await transport.mend()
+    assert command_log.take() == ["find"]
+
+
+async def test_repair_finds_what_mending_has_passed_over_since_the_collections_were_dropped(
+    make_transport: MakeTransport, leave_half_published: Leave, clock: ManualClock
+) -> None:
+    """The numbers begin anew; another program knows nothing of that."""
+    other = make_transport()
+    for number in range(3):
+        await other.publish("g", number)
+    clock.advance(LATE)
+    await other.mend()
+    await make_transport().drop()
+    await leave_half_published()
+    clock.advance(GRACE)
+    assert await other.mend() == 0
+    assert (await other.repair()).repaired == 1
+
+
 @pytest.mark.parametrize("full", [False, True])
 async def test_repair_leaves_a_publish_in_progress_alone(
     transport: Transport,

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from collections import Counter
 from itertools import pairwise
 from typing import Any
 
@@ -123,6 +124,8 @@ class Failing:
         return [later - earlier for earlier, later in pairwise(self.called_at)]
 
 
+IDLE = 600.0
+"""Seconds, and intervals between polls."""
 NEVER_LOST = 1_000.0
 """Visibility in seconds, above what all the tries take together."""
 WORK: dict[str, Handler] = {
@@ -175,6 +178,25 @@ async def _states_during(failing: Failing, pool: WorkerPool[Any]) -> list[str]:
         if failing.called_at:
             states.append(pool.health.state)
     return states[:-1]
+
+
+@in_virtual_time
+async def test_idle_pool_asks_once_an_interval_and_tends_its_database_for_little_more() -> None:
+    """Nobody watches here: with a change stream it is a tenth of the polls."""
+    pools, calls = Pools(), Counter[str]()
+
+    async def counted(step: Step, call: Call) -> Any:
+        calls[str(step)] += 1
+        return await call()
+
+    async with await pools.pool(Handler(0.0), counted, poll_interval=1.0):
+        await anyio.sleep(30.0)
+        calls.clear()
+        await anyio.sleep(IDLE)
+
+    assert calls["messages.find"] <= IDLE / 5  # looks for what publishers have left behind
+    assert calls.total() - calls["locks.find"] <= IDLE / 4
+    assert calls.total() <= 1.25 * IDLE
 
 
 @in_virtual_time

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from collections.abc import Callable, Coroutine
 from contextlib import AsyncExitStack
 from typing import Any
 
@@ -433,6 +434,42 @@ async def test_pool_repairs_every_ten_seconds_or_so() -> None:
         await anyio.sleep(1_000)
 
     assert 95 <= len(source.repaired_at) <= 200
+
+
+class MendingSource(RepairingSource):
+    def __init__(self, *errors: BaseException) -> None:
+        super().__init__(*errors)
+        self.mended_at: list[float] = []
+
+    @property
+    def mend(self) -> Callable[[], Coroutine[Any, Any, None]]:
+        return self._mend
+
+    async def _mend(self) -> None:
+        self.mended_at.append(now())
+
+
+@in_virtual_time
+async def test_pool_repairs_all_at_first_and_each_minute_and_the_urgent_part_in_between() -> None:
+    source = MendingSource()
+
+    async with WorkerPool(source, handled):
+        await anyio.sleep(1_000)
+
+    assert 10 <= len(source.repaired_at) <= 23
+    assert source.repaired_at[0] < source.mended_at[0]
+    assert 95 <= len(source.repaired_at + source.mended_at) <= 200
+
+
+@in_virtual_time
+async def test_repair_that_fails_is_tried_again_before_the_next_urgent_part() -> None:
+    source = MendingSource(AutoReconnect("away"), AutoReconnect("away"))
+
+    async with WorkerPool(source, handled):
+        await anyio.sleep(30)
+
+    assert len(source.repaired_at) == 3
+    assert source.repaired_at[-1] < source.mended_at[0]
 
 
 class ReconcilingSource(RepairingSource):

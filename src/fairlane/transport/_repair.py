@@ -48,20 +48,38 @@ class Repairer:
         self._store = store
         self._dead = dead
         self._placer = placer
+        self._mark: int | None = None
 
     async def repair(self, *, full: bool) -> RepairReport:
         """Look at the messages after the watermark, or at the first one of every group."""
         adopted = await self._placer.adopt()
         finished = await self._dead.complete()
-        examined, repaired = await (self._relock_all() if full else self._relock_recent())
+        examined, repaired = await (self._relock_all() if full else self._relock_stored())
         return RepairReport(
             examined=examined, repaired=repaired, adopted=adopted, finished=finished
         )
 
-    async def _relock_recent(self) -> tuple[int, int]:
-        examined = repaired = 0
+    async def mend(self) -> int:
+        """Make messages claimable whose publisher died half-way; return of how many groups.
+
+        One read where there are none: the watermark is the one that was stored when it was last
+        read, or is higher by what was seen since. It grows only, so an old one costs a second look
+        at some messages. Only where the collections were dropped do numbers begin anew, and the
+        next `repair`, which reads it, finds what this has passed over.
+        """
+        if self._mark is None:
+            _, repaired = await self._relock_stored()
+        else:
+            _, repaired = await self._relock_recent(self._mark)
+        return repaired
+
+    async def _relock_stored(self) -> tuple[int, int]:
         stored = await self._store.counters.find_one({"_id": "repair"})
-        seq = mark = watermark = 0 if stored is None else stored["seq"]
+        return await self._relock_recent(0 if stored is None else int(stored["seq"]))
+
+    async def _relock_recent(self, mark: int) -> tuple[int, int]:
+        examined = repaired = 0
+        seq = watermark = mark
         while True:
             page = await self._page(seq)
             repaired += await self._ready_unlocked(page.groups)
@@ -73,6 +91,7 @@ class Repairer:
                 break
         if watermark > mark:
             await self._store.counters.upsert([({"_id": "repair"}, {"$max": {"seq": watermark}})])
+        self._mark = watermark
         return examined, repaired
 
     async def _relock_all(self) -> tuple[int, int]:

@@ -1,6 +1,6 @@
 """`AsyncMongoTransport`: what a user of the grouped transport calls."""
 
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
 from typing import Any, Generic, Self
 
 from fairlane import checks
@@ -455,7 +455,8 @@ class AsyncMongoTransport(Product, Generic[E]):
         """Make messages claimable whose publisher died half-way, and finish other half-done work.
 
         Looks only at messages published since a minute before the last repair. Safe at any time
-        and from many processes; a worker pool runs it in the background.
+        and from many processes; a worker pool runs it in the background, about once a minute, and
+        `mend` in between.
 
         Args:
             full: look at every group. Finds also what a publisher left that stood still for more
@@ -463,6 +464,20 @@ class AsyncMongoTransport(Product, Generic[E]):
         """
         await self._store.ready()
         return await self._repairer.repair(full=full)
+
+    @property
+    def mend(self) -> Callable[[], Coroutine[Any, Any, int]]:
+        """What does the urgent part of `repair`, for one read where there is nothing to do.
+
+        For pools, which call it every ten seconds or so, and `repair` itself about once a minute.
+        It makes messages claimable whose publisher died half-way; half-done dead letters and
+        redrives, and groups of another design, wait for `repair`.
+        """
+        return self._mend
+
+    async def _mend(self) -> int:
+        await self._store.ready()
+        return await self._repairer.mend()
 
     async def reconcile(self) -> int:
         """Put groups into a partition that claimers look into; return how many.

@@ -7,6 +7,7 @@ from fairlane.worker.pool import WorkerPool
 from fairlane.worker.source import (
     Announcing,
     Foreseeing,
+    Mendable,
     Order,
     Reconcilable,
     Repairable,
@@ -24,6 +25,7 @@ __all__ = (
     "Handler",
     "Health",
     "Listener",
+    "Mendable",
     "Order",
     "Reconcilable",
     "Repairable",

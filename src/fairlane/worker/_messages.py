@@ -17,6 +17,7 @@ from fairlane.worker.source import (
     Announcing,
     Foreseeing,
     ManyClaiming,
+    Mendable,
     Reconcilable,
     Repairable,
     Separable,
@@ -28,6 +29,13 @@ from fairlane.worker.source import (
 )
 
 __all__ = ("Messages",)
+
+MENDS = 8
+"""So many times only the urgent part of a repair is done, before all of it is done again.
+
+An idle pool would otherwise send five reads for each repair. What waits for a minute then keeps
+nobody from claiming: a letter that somebody has to look at, or what was published long ago.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +107,7 @@ class Messages(Generic[E]):
     @property
     def repair(self) -> Chore | None:
         source = self._source
-        return (lambda: source.repair()) if isinstance(source, Repairable) else None
+        return Repairing(source) if isinstance(source, Repairable) else None
 
     @property
     def reconcile(self) -> Chore | None:
@@ -187,6 +195,22 @@ class Messages(Generic[E]):
         if isinstance(self._source, Announcing):
             return self._source.subscribe(callback)
         return lambda: None
+
+
+class Repairing:
+    """Repairs, thoroughly now and then, and what is urgent each time."""
+
+    def __init__(self, source: Repairable) -> None:
+        self._source = source
+        self._until_thorough = 0
+
+    async def __call__(self) -> None:
+        if self._until_thorough and isinstance(self._source, Mendable):
+            await self._source.mend()
+            self._until_thorough -= 1
+        else:  # one that fails is tried again
+            await self._source.repair()
+            self._until_thorough = MENDS
 
 
 def _told(**options: Any) -> dict[str, Any]:

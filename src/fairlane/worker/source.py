@@ -13,6 +13,7 @@ __all__ = (
     "Announcing",
     "Foreseeing",
     "ManyClaiming",
+    "Mendable",
     "Order",
     "Reconcilable",
     "Repairable",
@@ -91,6 +92,17 @@ class Repairable(Protocol):
     """A source that finishes what a dying publisher left half done; a pool calls it regularly."""
 
     async def repair(self) -> object: ...
+
+
+@runtime_checkable
+class Mendable(Protocol):
+    """A source that can do the urgent part of its `repair` for less; a pool asks it to in between.
+
+    What is asked about once a minute is all of `repair`.
+    """
+
+    @property
+    def mend(self) -> Callable[[], Coroutine[Any, Any, object]]: ...
 
 
 @runtime_checkable
