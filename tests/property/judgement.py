@@ -14,6 +14,7 @@ Transport = AsyncMongoTransport[Any]
 async def judge(log: Log, janitor: Participant, *, full_repair: bool = False) -> None:
     """Drain and judge a run whose leases have all run out by the clock of the janitor."""
     log.expect_none()
+    await _let_go_on(log, janitor)
     await drain(janitor)
     log.expect_published_are_settled()
     letters = []
@@ -24,6 +25,20 @@ async def judge(log: Log, janitor: Participant, *, full_repair: bool = False) ->
         assert not await _is_anything_left(janitor, "messages", "locks"), "I5"
         assert len(await documents(janitor.transport, "dead")) == len(letters), "hidden letters"
     log.check(letters)
+
+
+async def _let_go_on(log: Log, janitor: Participant) -> None:
+    """Bring back what stops groups. Each must have a dead letter that can be redriven."""
+    if await _stopped(janitor):
+        await janitor.redrive()
+        if still := await _stopped(janitor):
+            log.blame(f"I4 {still} are stopped for ever")
+            log.expect_none()
+
+
+async def _stopped(janitor: Participant) -> list[str]:
+    locks = await documents(janitor.transport, "locks")
+    return [lock["_id"] for lock in locks if "stopped" in lock]
 
 
 async def drain(worker: Participant) -> list[int]:

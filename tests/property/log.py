@@ -36,6 +36,8 @@ class Log:
         """What notes were made of since it was last replaced."""
         self._holdings: dict[str, Holding] = {}
         self._epochs: dict[str, int] = {}
+        self.is_stopped_by_deaths = False
+        """In each group all that were published before are acknowledged before a delivery."""
         self._redrives_at_work = 0
         self._tick = 0
 
@@ -184,6 +186,8 @@ class Log:
             self.blame(f"I1 {story.event} delivered after {story.settled_by} was confirmed")
         if len(story.seqs | {lease.seq}) > 1 + story.redrives:
             self.blame(f"{story.event} has the numbers {story.seqs | {lease.seq}}")
+        if self.is_stopped_by_deaths:
+            self._judge_stop(story)
         if lease.attempt < 1:
             self.blame(f"{story.event} delivered with attempt {lease.attempt}")
         if lease.epoch <= self._epochs.get(lease.group_id, 0):
@@ -192,6 +196,12 @@ class Log:
             is_same_group = other.lease.group_id == lease.group_id
             if is_same_group and other.is_live and other.expires_at > holding.claimed_at:
                 self.blame(f"I3 {story.event} delivered while {other.lease.event} is leased")
+
+    def _judge_stop(self, story: Story) -> None:
+        for other in self.stories.values():
+            is_before = other.group_id == story.group_id and other.returned < story.called
+            if is_before and other.delivered and "ack" not in other.tried:
+                self.blame(f"I2 {story.event} delivered, though {other.event} stops its group")
 
     def _judge_place(self, story: Story, lease: Lease[Any]) -> None:
         if story.after is not None and not self.stories[story.after].delivered:

@@ -24,6 +24,7 @@ __all__ = (
     "publish_to",
     "reconcile",
     "reconcile_twice",
+    "redrive",
     "repair",
     "repartition",
     "settle_many",
@@ -100,6 +101,11 @@ def backwards(program: Program) -> Program:
 async def repair(actor: Actor, self: Participant) -> None:
     await actor.pause("repair")
     await attempted(actor, self.repair())
+
+
+async def redrive(actor: Actor, self: Participant) -> None:
+    await actor.pause("redrive")
+    await attempted(actor, self.redrive())
 
 
 async def held(world: World, *verbs: str, visibility: float = VISIBILITY) -> Program:

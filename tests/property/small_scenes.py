@@ -18,6 +18,7 @@ from property.programs import (
     work_on_two,
 )
 from property.scenes import MOVES, SETTLEMENTS, died, leased
+from property.stopping_scenes import STOPPING
 from property.world import Participant, World
 
 __all__ = ("LARGE", "SCENES")
@@ -129,7 +130,7 @@ SCENES: dict[str, Scene] = {
     )
 }
 SCENES |= {f"late_{verb}_and_new_owner": partial(late, verb) for verb in MOVES}
-SCENES |= BATCHES | PARTITIONED
+SCENES |= BATCHES | PARTITIONED | STOPPING
 SCENES |= {f"ack_after_{verb}_and_work": partial(second_settlement, verb) for verb in SETTLEMENTS}
 
 LARGE: dict[str, Scene] = {
@@ -145,6 +146,7 @@ LARGE: dict[str, Scene] = {
             "reconcile_and_work",
             "repartition_and_publish_and_work",
             "repartition_and_work_twice",
+            "redrive_completed_twice_and_death_in_between",
         )
     },
 }

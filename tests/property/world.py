@@ -51,6 +51,10 @@ class World:
         self._stage = stage
         self._joined = 0
 
+    def stop_at_dead_heads(self) -> None:
+        """Let a dead head stop its group, before anybody joins."""
+        self.log.is_stopped_by_deaths = True
+
     async def divide(self, partitions: int, *, is_followed: bool = False) -> None:
         """Store another number of partitions, before anybody joins.
 
@@ -62,6 +66,8 @@ class World:
         """Add a participant, all of whose driver calls are made by `conduct`."""
         transport, wire = await self._stage.transport(self._joined)
         self._joined += 1
+        if isinstance(transport, AsyncMongoTransport):
+            transport._settler._dead_head = "stop" if self.log.is_stopped_by_deaths else "skip"
         name = f"p{self._joined}"
         wire.conduct = self.lookout.watched(name, conduct)
         return Participant(transport, self.log, name, self.lookout)
@@ -93,14 +99,17 @@ class World:
         live = await self._live()
         states = Counter(_state(lock, self.clock()) for lock in locks)
         assert (stats.messages, stats.groups) == (len(live), len(locks))
-        assert (stats.ready, stats.leased, stats.parked) == (
+        assert (stats.ready, stats.leased, stats.parked, stats.stopped) == (
             states["ready"],
             states["leased"],
             states["parked"],
+            states["stopped"],
         )
         assert stats.dead == len([letter for letter in letters if "redriven_as" not in letter])
-        since = [self.clock() - message["published_at"] for message in live[:1]]
-        assert stats.oldest_age == (since[0] if since else None)
+        at_front = [message for message in live if message["_id"] < 0]
+        oldest = [*at_front[:1], *live[len(at_front) :][:1]]
+        ages = [self.clock() - message["published_at"] for message in oldest]
+        assert stats.oldest_age == max(ages, default=None)
 
     async def drain(self, worker: Participant) -> list[int]:
         """Claim and ack until nothing is due; return the events."""
@@ -131,6 +140,8 @@ class World:
 def _state(lock: Any, now: float) -> str:
     if lock["available_at"] <= now:
         return "ready"
+    if "stopped" in lock:
+        return "stopped"
     return "parked" if lock["token"] is None else "leased"
 
 

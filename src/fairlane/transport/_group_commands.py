@@ -184,8 +184,8 @@ def readied(
 def stopped_by(group_id: str, seq: int) -> Document:
     """Match the group while this dead message stops it.
 
-    Race: a redrive is completed twice, the second time after another death: that one goes on
-    stopping the group. No number dies twice.
+    Race: a redrive is completed twice, the second time when the group is leased, or stopped by
+    another death: it stays so. No number dies twice.
     """
     return {"_id": group_id, "stopped": seq}
 
