@@ -122,6 +122,7 @@ RUNS = {
         )
     ),
     "lease_batches.py": Run(prints=tuple(f"write line {number}" for number in range(1, 6))),
+    "lanes.py": Run(prints=("reset-ann starts beside 4 imports", "handled 7")),
     "retries.py": Run(prints=("attempts: [1, 2, 3, 3]", "dead: no such order after 3")),
     "visibility.py": Run(prints=("page 0 done", "page 1 done", "page 2 done")),
     "indexes.py": Run(prints=("published 1",)),

@@ -117,7 +117,7 @@ async def test_what_one_part_has_leased_does_not_wait_for_another_one() -> None:
     assert isinstance(together, Together)
     next(together._turns)  # the queue comes first
     with anyio.move_on_after(1):
-        assert len(await together.claim(8)) == 1
+        assert len(await together.claim(8, 0)) == 1
         return
     pytest.fail("the claim waited")
 

@@ -41,7 +41,6 @@ from fairlane.worker import WorkerPool
         ("signals", 1),
         ("on_event", "print"),
         ("on_event", handled),
-        ("lanes", {3: 8}),
         ("batch", 2),
     ],
 )

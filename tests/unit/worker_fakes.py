@@ -99,6 +99,7 @@ class FakeSource:
         self.errors: list[str | None] = []
         self.calls: Counter[str] = Counter()
         self.claimed_at: list[float] = []
+        self.floors: list[int] = []
         self.faults: defaultdict[str, deque[Fault]] = defaultdict(deque)
         self.always: dict[str, Fault] = {}
         self.orders: set[str] = set()
@@ -134,6 +135,7 @@ class FakeSource:
         order: Order = "fair",
     ) -> Lease[Any] | None:
         self.claimed_at.append(now())
+        self.floors.append(min_priority)
         self.orders.add(order)
         self.concurrent_claims += 1
         self.most_concurrent_claims = max(self.most_concurrent_claims, self.concurrent_claims)
@@ -301,6 +303,7 @@ class ManySource(FakeSource):
                 self.most_leased = max(self.most_leased, len(self.leased))
 
         self.asked.append(n)
+        self.floors.append(min_priority)
         self.orders.add(order)
         self.concurrent_claims += 1
         self.most_concurrent_claims = max(self.most_concurrent_claims, self.concurrent_claims)

@@ -8,12 +8,14 @@ from functools import partial
 from typing import Any, Generic
 
 import anyio
+import anyio.lowlevel
 
 from fairlane.containing import contained
 from fairlane.worker._health import Vitals
 from fairlane.worker._held import Held
+from fairlane.worker._lanes import Lanes
 from fairlane.worker._outage import Outage, is_hopeless
-from fairlane.worker._resting import Rest, wake_all
+from fairlane.worker._resting import Bell, Rest
 from fairlane.worker._settings import Settings
 from fairlane.worker._work import Foresee, W, WorkSource
 
@@ -40,8 +42,11 @@ class Fetching(Generic[W]):
         self._vitals = vitals
         self._stopping = stopping
         self._give_back = give_back
-        self._slots = anyio.Semaphore(settings.concurrency)
-        self.rest = Rest(settings.poll_interval, vitals, stopping=stopping)
+        self._lanes = Lanes(settings.slots)
+        self._freed = Bell()
+        self.rest = Rest(
+            settings.poll_interval, vitals, stopping=stopping, reserved=self._lanes.reserved
+        )
         self._foresee = None if source.foresee is None else partial(self._look, source.foresee)
         self._outage = Outage("claiming", vitals)
         self.hopeless: Exception | None = None
@@ -49,65 +54,73 @@ class Fetching(Generic[W]):
     async def fetch(self, start: Callable[[Held[W]], None]) -> None:
         """Claim for the free slots until stopped. The slot comes first: no lease waits for one."""
         while not self._stopping.is_set():
-            await self._slots.acquire()
-            if self._stopping.is_set():
-                return
-            slots = 1 + self._take_more_slots()
-            try:
-                held = await self._claim(slots)
-            except Exception as error:
-                self._free_slots(slots)
-                await self._recover(error)
+            floor = self._lanes.open_floor
+            if floor is None:
+                await self._freed.wait()
+            elif self.rest.is_lull(floor):
+                await self.rest.until_ring(floor)
             else:
-                self._free_slots(slots - len(held))
+                await self._fetch(floor, start)
+                await anyio.lowlevel.checkpoint()  # what is leased begins before more is
+
+    async def _fetch(self, floor: int, start: Callable[[Held[W]], None]) -> None:
+        slots = self._lanes.take(floor, self._share)
+        try:
+            held = await self._claim(floor, slots)
+        except Exception as error:
+            self._give_back_slots(floor, slots)
+            await self._recover(error)
+        else:
+            for each in held:
+                each.lane = self._lanes.place(floor, each.work.priority)
+            self._give_back_slots(floor, slots - len(held))
+            if held:
                 await self._use(held, start)
+            elif floor == self._lanes.lowest:
+                await self._rest()
 
-    def free_slot(self) -> None:
-        self._slots.release()
-        self.rest.bell.ring()  # the group of the message that is done may be claimable again
+    def free_slot(self, held: Held[W]) -> None:
+        self._give_back_slots(held.lane, 1)
+        self.rest.expect_more(held.lane)  # the group of the message that is done, for instance
 
-    def _take_more_slots(self) -> int:
-        """Take this claimer's share of the slots that are free besides; return how many."""
+    @property
+    def _share(self) -> int:
+        """For how many pieces of work a claimer asks at most."""
         if not self._source.takes_many:
-            return 0
-        share = math.ceil(self._settings.concurrency / self._settings.claimers)
-        more = min(self._slots.value, share - 1, MOST - 1)
-        for _ in range(more):
-            self._slots.acquire_nowait()
-        return more
+            return 1
+        return min(math.ceil(self._lanes.total / self._settings.claimers), MOST)
 
-    def _free_slots(self, number: int) -> None:
+    def _give_back_slots(self, floor: int, number: int) -> None:
+        self._lanes.give_back(floor, number)
         for _ in range(number):
-            self._slots.release()
+            self._freed.ring()
 
     def look_again(self) -> None:
         """Something may be claimable; do not sleep over it."""
-        self.rest.bell.ring()
+        self.rest.announced()
 
     def wake_all(self) -> None:
         """Let every fetcher see that it is to stop."""
-        wake_all(self._slots)
+        self._freed.wake_all()
         self.rest.bell.wake_all()
 
-    async def _claim(self, n: int) -> list[Held[W]]:
+    async def _claim(self, floor: int, n: int) -> list[Held[W]]:
         asked_at = anyio.current_time()
-        self.rest.claim_begins()
+        self.rest.claim_begins(floor)
         with self._asking():
-            leased = await contained(self._source.claim(n))
-        self.rest.claim_ends(len(leased))
+            leased = await contained(self._source.claim(n, floor))
+        self.rest.claim_ends(floor, len(leased))
         now = anyio.current_time()
         return [Held(work, asked_at=asked_at, now=now) for work in leased]
 
     async def _use(self, held: Sequence[Held[W]], start: Callable[[Held[W]], None]) -> None:
-        """Hand the slots on with the leases; without any, wait for a reason to try again."""
-        if not held:
-            await self._rest()
-        elif self._stopping.is_set():
+        """Hand the slots on with the leases."""
+        if self._stopping.is_set():
             async with anyio.create_task_group() as group:
                 for each in held:
                     group.start_soon(self._give_back, each)
         else:
-            self.rest.bell.ring()  # where some were, there may be more
+            self.rest.expect_more(max(each.lane for each in held))
             for each in held:
                 start(each)
 
@@ -120,6 +133,7 @@ class Fetching(Generic[W]):
             await self._stopping.wait()
 
     async def _rest(self) -> None:
+        """Wait for a reason to try again."""
         if self._stopping.is_set():  # meanwhile: the call that wakes all sleepers is over
             return
         try:

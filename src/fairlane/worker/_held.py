@@ -40,6 +40,7 @@ class Held(Generic[W]):
         is_gone: set when a renewal was refused.
         has_begun: whether its handler, if that is no plain function, was called.
         thread: where a plain function works on the message; it cannot be stopped.
+        lane: whose slot it has; see `Lanes`.
     """
 
     def __init__(self, work: W, *, asked_at: float, now: float) -> None:
@@ -58,6 +59,7 @@ class Held(Generic[W]):
         self.is_over = False
         self.is_gone = False
         self.thread: ThreadCall | None = None
+        self.lane = 0
         self._loop = asyncio.get_running_loop()
         self._guard: asyncio.TimerHandle | None = None
 

@@ -87,6 +87,10 @@ class LeasedJob:
         return self.job.epoch
 
     @property
+    def priority(self) -> object:
+        return self.job.priority
+
+    @property
     def origin(self) -> object:
         return None
 
@@ -157,7 +161,8 @@ class JobSource:
         await self._side.revive(each for each in self._definitions.values() if each.is_recurring)
         return await self._side.reconcile()
 
-    async def claim(self, n: int) -> Sequence[LeasedJob]:
+    async def claim(self, n: int, floor: int) -> Sequence[LeasedJob]:
+        """Lease jobs of every priority: the floor of a pool of jobs is always the lowest."""
         await self._open()
         async with self._claiming if self._load.is_capped else nullcontext():
             demand = self._load.demand()

@@ -70,6 +70,10 @@ class LeasedMessage(Generic[E]):
         return self.lease.epoch
 
     @property
+    def priority(self) -> object:
+        return getattr(self.lease, "priority", None)  # what is no lease fails when it is handled
+
+    @property
     def origin(self) -> object:
         return None
 
@@ -129,13 +133,13 @@ class Messages(Generic[E]):
             return None
         return partial(self._source.next_due, self._settings.min_priority)
 
-    async def claim(self, n: int) -> Sequence[LeasedMessage[E]]:
+    async def claim(self, n: int, floor: int) -> Sequence[LeasedMessage[E]]:
         visibility = self._settings.visibility
-        return [LeasedMessage(lease, visibility) for lease in await self._leases(n)]
+        return [LeasedMessage(lease, visibility) for lease in await self._leases(n, floor)]
 
-    async def _leases(self, n: int) -> Sequence[Lease[E]]:
+    async def _leases(self, n: int, floor: int) -> Sequence[Lease[E]]:
         source, settings = self._source, self._settings
-        asked = settings.visibility, settings.min_priority
+        asked = settings.visibility, floor
         if n > 1 and isinstance(source, ManyClaiming):
             return await source.claim_many(settings.worker_id, n, *asked, **self._options)
         lease = await source.claim(settings.worker_id, *asked, **self._options)

@@ -2,15 +2,16 @@
 
 import math
 import random
+from collections.abc import Iterable
 
 import anyio
 
+from fairlane.checks import PRIORITIES
 from fairlane.worker._health import Vitals
+from fairlane.worker._lull import JITTER, SLACK, Lull
 from fairlane.worker._work import Foresee
 
-__all__ = ("Bell", "Rest", "wake_all")
-
-JITTER = 0.2
+__all__ = ("Bell", "Rest")
 
 GROWTH = 10
 LONGEST = 10.0
@@ -28,9 +29,6 @@ pool claims about four times a second for others, however much they publish.
 
 APART = 0.01
 """A wake-up may tell of what has been claimed just now, in this process."""
-
-SLACK = 0.002
-"""What is due is not found a moment too early: clocks are not that exact."""
 
 
 class Bell:
@@ -52,16 +50,25 @@ class Bell:
         await self._rings.acquire()
 
     def wake_all(self) -> None:
-        wake_all(self._rings)
+        for _ in range(self._rings.statistics().tasks_waiting):
+            self._rings.release()
 
 
 class Rest:
     """The rest of all claimers of a pool: one of those that rest keeps the time for the others.
 
-    It is a `Sleeper`: what others make claimable shortens it.
+    It is a `Sleeper`: what others make claimable shortens it. Where slots are `reserved` above some
+    floors, and others work on, there is a lull in each of these lanes in which nothing was found.
     """
 
-    def __init__(self, poll_interval: float, vitals: Vitals, *, stopping: anyio.Event) -> None:
+    def __init__(
+        self,
+        poll_interval: float,
+        vitals: Vitals,
+        *,
+        stopping: anyio.Event,
+        reserved: Iterable[int] = (),
+    ) -> None:
         self.bell = Bell()
         self.has_begun = anyio.Event()
         self._poll_interval = self._interval = poll_interval
@@ -75,8 +82,26 @@ class Rest:
         self._is_known = False
         self._was_woken = False
         self._claimed_at = -math.inf
+        self._lulls = {floor: Lull(poll_interval, apart=APART) for floor in reserved}
+        self._lulled = 0
 
-    def wake(self, delay: float) -> None:
+    def announced(self) -> None:
+        """Something may be claimable; nobody is to sleep over it."""
+        for lull in self._lulls.values():
+            lull.told()
+        self.bell.ring()
+
+    def expect_more(self, lane: int) -> None:
+        """Where some work was, up to this lane, there may be more."""
+        for lull in self._lulls_up_to(lane):
+            lull.end()
+        self.bell.ring()
+
+    def wake(self, delay: float, lane: int = PRIORITIES[-1]) -> None:
+        for lull in self._lulls_up_to(lane):
+            lull.told(delay)
+        if self._lulled:
+            self.bell.ring()  # whoever hears it sleeps until then
         now = anyio.current_time()
         late = random.uniform(0, self._spread)
         if delay > 0:
@@ -95,15 +120,21 @@ class Rest:
             self._is_known = False
             self.look_soon()
 
-    def claim_begins(self) -> None:
-        """All that has been told so far is about to be looked for."""
+    def claim_begins(self, floor: int) -> None:
+        """All that has been told so far is about to be looked for, above a reserved floor."""
+        if floor in self._lulls:
+            self._lulls[floor].claim_begins()
+            return
         self.bell.hush()
         self._claimed_at = anyio.current_time()
         self._woken_at = math.inf
         if self._due_at <= self._claimed_at:
             self._due_at, self._is_known = math.inf, False
 
-    def claim_ends(self, found: int) -> None:
+    def claim_ends(self, floor: int, found: int) -> None:
+        if floor in self._lulls:
+            self._lulls[floor].claim_ends(found)
+            return
         was_woken, self._was_woken = self._was_woken, False
         if found:
             self._interval = self._poll_interval
@@ -125,6 +156,23 @@ class Rest:
             await self._keep(foresee)
         finally:
             self._is_kept = False
+
+    def is_lull(self, floor: int) -> bool:
+        """Whether a claim in this lane is of no use for now."""
+        return floor in self._lulls and not self._lulls[floor].is_over
+
+    async def until_ring(self, floor: int) -> None:
+        """Return on a ring, or when the lull in this lane is over as far as is known now."""
+        self.has_begun.set()
+        self._lulled += 1
+        try:
+            with anyio.CancelScope(deadline=self._lulls[floor].until):
+                await self.bell.wait()
+        finally:
+            self._lulled -= 1
+
+    def _lulls_up_to(self, lane: int) -> Iterable[Lull]:
+        return [lull for floor, lull in self._lulls.items() if floor <= lane]
 
     async def _keep(self, foresee: Foresee | None) -> None:
         if foresee is not None and not self._is_known and await self._is_due(foresee):

@@ -131,8 +131,8 @@ class Run(Generic[W]):
             self._renewals.discard(held)
             self._source.let_go(held.work)
             if held.lost is None and held.outcome.delay:
-                self._fetching.rest.wake(held.outcome.delay)
-            self._fetching.free_slot()
+                self._fetching.rest.wake(held.outcome.delay, held.lane)
+            self._fetching.free_slot(held)
 
     async def _carry(self, held: Held[W]) -> None:
         with self._vitals.leased():

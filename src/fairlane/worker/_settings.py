@@ -3,6 +3,7 @@
 import os
 import socket
 import uuid
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from fairlane import checks
@@ -16,9 +17,10 @@ __all__ = ("Settings",)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """Durations are seconds."""
+    """Durations are seconds. Those of lanes say what `concurrency` and `min_priority` are."""
 
     concurrency: int
+    lanes: Mapping[int, int] | None
     claimers: int
     worker_id: str
     visibility: float
@@ -31,6 +33,11 @@ class Settings:
     drain_timeout: float
     signals: bool
 
+    @property
+    def slots(self) -> Mapping[int, int]:
+        """How many there are, by the least priority of what they are for."""
+        return self.lanes or {self.min_priority: self.concurrency}
+
     def says_more_than(self, **defaults: object) -> bool:
         """Tell whether one of these settings is not left at its default."""
         return any(getattr(self, name) != value for name, value in defaults.items())
@@ -39,7 +46,8 @@ class Settings:
     def checked(
         cls,
         *,
-        concurrency: int,
+        concurrency: int | None,
+        lanes: Mapping[int, int] | None,
         claimers: int,
         worker_id: str | None,
         visibility: checks.Seconds,
@@ -53,8 +61,12 @@ class Settings:
         signals: bool,
     ) -> "Settings":
         """Return settings; raises `ConfigurationError` naming the first bad one."""
+        if lanes is not None:
+            lanes = _lanes(lanes)
+            concurrency, min_priority = _of_lanes(lanes, concurrency, min_priority)
         return cls(
-            concurrency=checks.count("concurrency", concurrency),
+            concurrency=checks.count("concurrency", 10 if concurrency is None else concurrency),
+            lanes=lanes,
             claimers=checks.count("claimers", claimers),
             worker_id=_worker_id(worker_id),
             visibility=checks.positive_seconds("visibility", visibility),
@@ -75,6 +87,29 @@ def _worker_id(value: str | None) -> str:
     if not checks.text("worker_id", value):
         raise ConfigurationError("worker_id must not be empty")
     return value
+
+
+def _lanes(value: object) -> Mapping[int, int]:
+    if not isinstance(value, Mapping) or not value:
+        raise ConfigurationError(
+            f"lanes must be a dict of slots by floor, such as {{3: 8, 0: 24}}, not {value!r}"
+        )
+    return {
+        checks.priority("a floor of lanes", floor): checks.count(f"lanes[{floor}]", slots)
+        for floor, slots in value.items()
+    }
+
+
+def _of_lanes(
+    lanes: Mapping[int, int], concurrency: int | None, min_priority: int
+) -> tuple[int, int]:
+    """Return what the lanes say; the arguments must not say anything else."""
+    slots = sum(lanes.values())
+    if concurrency not in (None, slots):
+        raise ConfigurationError(f"concurrency is the sum of the lanes, {slots}: leave it out")
+    if min_priority != 0:
+        raise ConfigurationError("min_priority is the lowest floor of the lanes: leave it out")
+    return slots, min(lanes)
 
 
 def _order(value: Order) -> Order:

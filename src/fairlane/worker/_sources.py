@@ -49,6 +49,8 @@ def opener(source: Any, handler: Any, settings: Settings, hooks: JobHooks) -> Op
         raise ConfigurationError("guard and on_exhausted are for jobs: leave them out")
     if all(_is_of_jobs(*part) for part in parts):
         _refuse_of_transports(settings)
+    if any(_is_of_jobs(*part) for part in parts) and settings.lanes is not None:
+        raise ConfigurationError(f"lanes are for transports: {OF_JOBS['min_priority']}")
     openers = [_of_part(*part, settings=settings, hooks=hooks) for part in parts]
     if len(openers) == 1:
         return openers[0]

@@ -55,6 +55,10 @@ class PartsWork:
         return self.work.visibility
 
     @property
+    def priority(self) -> object:
+        return self.work.priority
+
+    @property
     def origin(self) -> object:
         return self.part
 
@@ -106,7 +110,7 @@ class Together:
         known = [foresee for foresee in foresees if foresee is not None]
         return partial(_first_of, known) if len(known) == len(foresees) else None
 
-    async def claim(self, n: int) -> Sequence[PartsWork]:
+    async def claim(self, n: int, floor: int) -> Sequence[PartsWork]:
         """Lease up to `n` pieces from the first part that has some.
 
         What one part has leased does not wait for another one, whose server may be away: its lease
@@ -116,7 +120,7 @@ class Together:
         failure: Exception | None = None
         for part in self._in_turn():
             try:
-                claimed = await part.claim(n if part.takes_many else 1)
+                claimed = await part.claim(n if part.takes_many else 1, floor)
             except Exception as error:
                 failure = failure or error
             else:

@@ -40,6 +40,7 @@ class Work(Protocol):
         token: of its lease.
         attempt: number of this start; 1 is the first.
         epoch: fencing number of the lease.
+        priority: how urgent it is, as stored.
         visibility: seconds that the lease lasts from its claim, and from each renewal.
         origin: where it was leased; leases of one origin are renewed together.
         name: what it is called in the log.
@@ -53,6 +54,8 @@ class Work(Protocol):
     def attempt(self) -> int: ...
     @property
     def epoch(self) -> int: ...
+    @property
+    def priority(self) -> object: ...
     @property
     def visibility(self) -> float: ...
     @property
@@ -140,8 +143,11 @@ class WorkSource(Protocol[W]):
         """What an idle pool asks instead of claiming, at the price of a read."""
         ...
 
-    async def claim(self, n: int) -> Sequence[W]:
-        """Lease up to `n` pieces. Raising or cancelled, it leaves nothing leased."""
+    async def claim(self, n: int, floor: int) -> Sequence[W]:
+        """Lease up to `n` pieces of at least this priority, where a pool may choose.
+
+        Raising or cancelled, it leaves nothing leased.
+        """
         ...
 
     def refusal(self, work: W) -> Outcome | None:

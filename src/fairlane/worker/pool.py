@@ -1,7 +1,7 @@
 """The worker pool, as an application sees it."""
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Self
@@ -74,7 +74,8 @@ class WorkerPool(Generic[E]):
             `AsyncJobQueue`.
         handler: `async def handle(lease)`, or `def handle(lease)`, which runs in a thread;
             for a queue of jobs a `Jobs` registry.
-        concurrency: how many handlers work at once. Nothing is claimed without a free one.
+        concurrency: how many handlers work at once, 10 if it is left out. Nothing is claimed
+            without a free one.
         claimers: how many claims may be under way at once; they share the slots. One, which leases
             groups for all free slots together, is right unless claims take longer than handlers.
         worker_id: names this pool in lease tokens; made of host and process if not given.
@@ -102,7 +103,9 @@ class WorkerPool(Generic[E]):
         on_exhausted: of jobs: `on_exhausted(job)` hears of each that failed because its attempts
             were used up, also where a claim of this pool finds it so (`reclaim_stale` tells
             nobody). Its errors are logged.
-        lanes: reserved for a later version; only the default is allowed.
+        lanes: of transports: slots by floor. `{3: 8, 0: 24}` are 24 slots for all groups, and 8
+            beside them that only groups of priority 3 or more get. These get any other free slot
+            as well, in turn with all groups. Says what `concurrency` and `min_priority` are.
 
     Raises:
         ConfigurationError: an argument is not allowed.
@@ -113,13 +116,13 @@ class WorkerPool(Generic[E]):
         source: Source[E] | AsyncJobQueue | Parts,
         handler: Handler[E] | Jobs,
         *,
-        concurrency: int = 10,
+        concurrency: int | None = None,
         claimers: int = 1,
         worker_id: str | None = None,
         visibility: Seconds = 30.0,
         min_priority: int = 0,
         order: Order = "fair",
-        lanes: None = None,
+        lanes: Mapping[int, int] | None = None,
         batch: int = 1,
         max_attempts: int = 5,
         backoff: RetryPolicy = BACKOFF,
@@ -130,10 +133,9 @@ class WorkerPool(Generic[E]):
         guard: Guard | None = None,
         on_exhausted: Hook | None = None,
     ) -> None:
-        if lanes is not None:
-            raise ConfigurationError("lanes are not available yet: leave them out")
         self._settings = Settings.checked(
             concurrency=concurrency,
+            lanes=lanes,
             claimers=claimers,
             worker_id=worker_id,
             visibility=visibility,
