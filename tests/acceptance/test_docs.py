@@ -124,6 +124,13 @@ RUNS = {
     "lease_batches.py": Run(prints=tuple(f"write line {number}" for number in range(1, 6))),
     "lanes.py": Run(prints=("reset-ann starts beside 4 imports", "handled 7")),
     "retries.py": Run(prints=("attempts: [1, 2, 3, 3]", "dead: no such order after 3")),
+    "deploys.py": Run(
+        prints=(
+            *(f"attempt 1, interrupted {times} times" for times in range(3)),
+            "exported shop-7 in parts",
+            "left: 0",
+        )
+    ),
     "visibility.py": Run(prints=("page 0 done", "page 1 done", "page 2 done")),
     "indexes.py": Run(prints=("published 1",)),
     "wake_ups.py": Run(
