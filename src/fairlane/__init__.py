@@ -27,12 +27,13 @@ from fairlane.model import DeadLetter, Lease, Message, RepairReport, TransportSt
 from fairlane.retry import Backoff, Discard, Fail, Reject, Retry, RetryPolicy, Snooze
 from fairlane.sync import JobQueue, MongoTransport
 from fairlane.transport import AsyncMongoTransport
-from fairlane.worker import WorkerPool
+from fairlane.worker import CallNext, Middleware, WorkerPool, current_job, current_lease
 
 __all__ = (
     "AsyncJobQueue",
     "AsyncMongoTransport",
     "Backoff",
+    "CallNext",
     "ConfigurationError",
     "DeadLetter",
     "Discard",
@@ -51,6 +52,7 @@ __all__ = (
     "Lease",
     "LeaseLost",
     "Message",
+    "Middleware",
     "MongoTransport",
     "NewJob",
     "NotFound",
@@ -65,6 +67,8 @@ __all__ = (
     "Snooze",
     "TransportStats",
     "WorkerPool",
+    "current_job",
+    "current_lease",
 )
 
 __version__ = "0.1.0"

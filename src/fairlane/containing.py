@@ -13,7 +13,13 @@ from typing import TypeVar
 
 import anyio
 
-__all__ = ("Owner", "StrayCancellation", "contained", "deliver_cancellation")
+__all__ = (
+    "Owner",
+    "StrayCancellation",
+    "contained",
+    "deliver_cancellation",
+    "insist_on_cancellation",
+)
 
 T = TypeVar("T")
 
@@ -67,6 +73,19 @@ async def deliver_cancellation() -> None:
     if task is not None and task.cancelling() and not _is_scope_cancelled():
         with anyio.CancelScope(shield=True):  # a scope's cancellation can wait for its turn
             await asyncio.sleep(0)
+
+
+async def insist_on_cancellation(*, is_known: bool) -> None:
+    """Let a cancellation go on that somebody has swallowed, if there was one.
+
+    `is_known` says that there was. Raises `CancelledError` if a scope around it is cancelled, and
+    `StrayCancellation` for every other one.
+    """
+    if _is_scope_cancelled():
+        await anyio.sleep_forever()
+    task = asyncio.current_task()
+    if is_known or (task is not None and task.cancelling()):
+        raise StrayCancellation
 
 
 async def _shed_cancellation() -> None:

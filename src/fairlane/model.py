@@ -111,12 +111,17 @@ class LeaseSignal:
 
 
 class Progress:
-    """How many messages of a lease its handler has finished."""
+    """How many messages of a lease its handler has finished.
 
-    __slots__ = ("done",)
+    Attributes:
+        given: how many it got, if it did not get all: the next one cannot be decoded.
+    """
+
+    __slots__ = ("done", "given")
 
     def __init__(self) -> None:
         self.done: int = 0
+        self.given: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

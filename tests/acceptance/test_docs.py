@@ -131,6 +131,20 @@ RUNS = {
             "left: 0",
         )
     ),
+    "handlers.py": Run(
+        prints=(
+            "packed 42 ['pen']",
+            "took less than a second",
+            "packed 43 []",
+            "cannot be decoded: event.number: must be int, not str",
+        )
+    ),
+    "handler_logging.py": Run(
+        prints=(
+            "group=order-42 seq=1 attempt=1 charged 995",
+            "group=- seq=- attempt=- closed",
+        )
+    ),
     "visibility.py": Run(prints=("page 0 done", "page 1 done", "page 2 done")),
     "indexes.py": Run(prints=("published 1",)),
     "wake_ups.py": Run(

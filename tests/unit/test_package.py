@@ -57,6 +57,7 @@ def test_package_exports_exactly_the_surface_of_this_release() -> None:
         "AsyncJobQueue",
         "AsyncMongoTransport",
         "Backoff",
+        "CallNext",
         "ConfigurationError",
         "DeadLetter",
         "Discard",
@@ -75,6 +76,7 @@ def test_package_exports_exactly_the_surface_of_this_release() -> None:
         "Lease",
         "LeaseLost",
         "Message",
+        "Middleware",
         "MongoTransport",
         "NewJob",
         "NotFound",
@@ -89,4 +91,6 @@ def test_package_exports_exactly_the_surface_of_this_release() -> None:
         "ServerUnreachable",
         "TransportStats",
         "WorkerPool",
+        "current_job",
+        "current_lease",
     }

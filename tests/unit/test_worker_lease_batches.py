@@ -4,60 +4,13 @@ from typing import Any
 
 import anyio
 import pytest
+from batch_fakes import SEQS, BatchSource
 from worker_fakes import FakeSource, Record, handled, in_virtual_time
 
 from fairlane.errors import ConfigurationError
-from fairlane.model import Lease, Message
+from fairlane.model import Lease
 from fairlane.retry import Reject, Retry
 from fairlane.worker import WorkerPool
-
-SEQS = (1, 2, 3, 4)
-
-
-class BatchSource(FakeSource):
-    """Hands four messages out once, and notes how they are settled."""
-
-    def __init__(self, attempt: int = 1) -> None:
-        super().__init__()
-        self.settled: list[tuple[Any, ...]] = []
-        self.asked: list[int] = []
-        self._attempt = attempt
-
-    async def claim(  # type: ignore[override]
-        self, worker_id: str, *_: Any, order: str = "fair", batch: int = 1
-    ) -> Lease[Any] | None:
-        self.asked.append(batch)
-        if len(self.asked) > 1:
-            return None
-        return Lease(
-            group_id="g",
-            seq=SEQS[0],
-            event="a",
-            token="t",
-            priority=0,
-            attempt=self._attempt,
-            epoch=1,
-            expires_at=30.0,
-            messages=tuple(Message(seq=seq, group_id="g", event=f"e{seq}") for seq in SEQS),
-        )
-
-    async def ack(self, lease: Lease[Any]) -> bool:
-        self.settled.append(("ack",))
-        return True
-
-    async def nack(
-        self, lease: Lease[Any], delay: float = 0.0, *, error: str | None = None, done: int = 0
-    ) -> bool:
-        self.settled.append(("nack", done))
-        return True
-
-    async def release(self, lease: Lease[Any], *, done: int = 0) -> bool:
-        self.settled.append(("release", done))
-        return True
-
-    async def dead_letter(self, lease: Lease[Any], reason: str, *, done: int = 0) -> bool:
-        self.settled.append(("dead_letter", done))
-        return True
 
 
 async def worked_off(source: BatchSource, handler: Any, ending: str, **options: Any) -> Record:

@@ -7,10 +7,11 @@ from functools import partial
 from typing import Any, Protocol, TypeVar
 
 from fairlane import checks
+from fairlane.conversion import validated
 from fairlane.errors import ConfigurationError, PayloadError
 from fairlane.jobs._arguments import job_type, several
 from fairlane.jobs._drafts import NewJob, checked_priority
-from fairlane.jobs._params import checked_model, dumped, validated
+from fairlane.jobs._params import checked_model, dumped
 from fairlane.jobs._schedule import Misfire, Schedule, is_missed
 from fairlane.jobs.model import EnqueuedMany, Job
 from fairlane.retry import RetryPolicy, checked_policy

@@ -3,10 +3,11 @@
 import inspect
 from typing import Any, Protocol
 
-from fairlane.errors import ConfigurationError, PayloadError, describe
+from fairlane.conversion import validated
+from fairlane.errors import ConfigurationError, PayloadError
 from fairlane.payload import as_read
 
-__all__ = ("Model", "checked_model", "dumped", "validated")
+__all__ = ("Model", "checked_model", "dumped")
 
 DUMP_OPTIONS = ("by_alias", "round_trip")
 """Of pydantic's `model_dump`; other classes need not take them."""
@@ -79,13 +80,3 @@ def _check_readable(model: type[Any], read: Any) -> None:
             f"a worker could not read it: {error.problem}. What {model.__name__}.model_dump "
             "returns must be what model_validate takes, after BSON (a tuple becomes a list)",
         ) from error
-
-
-def validated(model: type[Any] | None, value: Any) -> Any:
-    """Return what the handler gets for a stored value. Raises `PayloadError`."""
-    if model is None:
-        return value
-    try:
-        return model.model_validate(value)
-    except Exception as error:
-        raise PayloadError("payload", f"{model.__name__} refused it: {describe(error)}") from error

@@ -1,7 +1,9 @@
 """The worker pool: many concurrent claimers in one process."""
 
 from fairlane.worker._calling import Handler
+from fairlane.worker._current import current_job, current_lease
 from fairlane.worker._health import Health, State
+from fairlane.worker._middleware import CallNext, Middleware
 from fairlane.worker.events import EventKind, Listener, WorkerEvent
 from fairlane.worker.pool import WorkerPool
 from fairlane.worker.source import (
@@ -20,12 +22,14 @@ from fairlane.worker.source import (
 
 __all__ = (
     "Announcing",
+    "CallNext",
     "EventKind",
     "Foreseeing",
     "Handler",
     "Health",
     "Listener",
     "Mendable",
+    "Middleware",
     "Order",
     "Reconcilable",
     "Repairable",
@@ -37,4 +41,6 @@ __all__ = (
     "Watchable",
     "WorkerEvent",
     "WorkerPool",
+    "current_job",
+    "current_lease",
 )

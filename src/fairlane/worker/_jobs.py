@@ -9,16 +9,16 @@ from typing import Any, Protocol
 
 import anyio
 
-from fairlane.checks import is_async
-from fairlane.containing import contained
-from fairlane.errors import PayloadError
 from fairlane.jobs import Definition, Job, JobContext
 from fairlane.jobs.working import Demand, Renewing
-from fairlane.retry import ANSWERS, Fail, as_answer, heed
-from fairlane.worker._hooks import Guard, GuardRefused, Hook, Stay, called, guarded, told
+from fairlane.retry import ANSWERS
+from fairlane.worker._current import at_work_on
+from fairlane.worker._hooks import Guard, GuardRefused, Hook, guarded, told
+from fairlane.worker._job_calling import asked, run
 from fairlane.worker._job_history import ExecutionLog, HistorySide
-from fairlane.worker._job_outcome import Answer, JobOutcome, after_error, refusal, succeeded
+from fairlane.worker._job_outcome import JobOutcome, after_error, refusal, succeeded
 from fairlane.worker._load import Load
+from fairlane.worker._middleware import Middleware, passed
 from fairlane.worker._outcome import Outcome
 from fairlane.worker._settings import Settings
 from fairlane.worker._work import Chore, Foresee, Hold, Separate, TellSleeper, renewed
@@ -30,8 +30,6 @@ logger = logging.getLogger(__name__)
 
 GUARD_SECONDS = 1.0
 """A job that its guard refused rests so long at least, or for `poll_interval`."""
-
-WRONG_ANSWER = "on_error of %s must return Retry, Snooze, Discard, Fail or None, not %.300r"
 
 
 class JobSide(HistorySide, Protocol):
@@ -125,6 +123,7 @@ class JobSource:
         definitions: Sequence[Definition],
         settings: Settings,
         hooks: JobHooks,
+        middleware: Sequence[Middleware],
     ) -> None:
         self._side = side
         self._definitions = {each.name: each for each in definitions}
@@ -135,6 +134,7 @@ class JobSource:
         }
         self._settings = settings
         self._hooks = hooks
+        self._middleware = middleware
         self._log = ExecutionLog(side, settings.worker_id)
         self._load = Load(definitions, worker_id=settings.worker_id, default_lease=side.lease)
         # Two claims that do not know of each other could together exceed a cap.
@@ -190,9 +190,11 @@ class JobSource:
         job, definition = work.job, self._of(work)
         context = JobContext(job, hold, lease=work.visibility)
         try:
-            async with guarded(self._hooks.guard, job) as stay:
-                await self._begin(work, context)
-                return succeeded(await _run(definition, context, hold, stay))
+            with at_work_on(context):
+                async with guarded(self._hooks.guard, job) as stay:
+                    await self._begin(work, context)
+                    handler = partial(run, definition, hold, stay)
+                    return succeeded(await passed(self._middleware, context, handler))
         except GuardRefused as error:
             delay = max(self._settings.poll_interval, GUARD_SECONDS)
             logger.info("%s rests for %g s: its guard raised %s", work.name, delay, error)
@@ -206,7 +208,7 @@ class JobSource:
         definition, started = self._of(work), self._started.get(work.token)
         answer = error if isinstance(error, ANSWERS) else None
         if answer is None and definition.on_error is not None and started is not None:
-            answer = await _asked(definition.on_error, error, started.context, work.name)
+            answer = await asked(definition.on_error, error, started.context, work.name)
         policy, now = self._settings.backoff, self._side.now()
         return after_error(error, answer, work.job, definition, policy=policy, now=now)
 
@@ -270,24 +272,6 @@ class JobSource:
         return self._definitions[work.job.type]
 
 
-async def _run(definition: Definition, context: JobContext, hold: Hold, stay: Stay | None) -> Any:
-    call = partial(definition.handler, *_arguments(definition, context))
-    if is_async(definition.handler):
-        hold.begin()
-        return heed(await call())
-    return heed(await hold.in_thread(call if stay is None else stay.around(call)))
-
-
-def _arguments(definition: Definition, context: JobContext) -> tuple[Any, ...]:
-    """Return what the handler is called with. A payload that is not valid will never be."""
-    if definition.is_recurring:
-        return (context,)
-    try:
-        return (context, definition.params(context.job.payload))
-    except PayloadError as error:
-        raise Fail(str(error)) from error
-
-
 def _separate(opens: Callable[[], Renewing]) -> Separate[LeasedJob]:
     queue = opens()
 
@@ -296,18 +280,3 @@ def _separate(opens: Callable[[], Renewing]) -> Separate[LeasedJob]:
         return renewed(works, extended, lambda work, job: replace(work, job=job))
 
     return Separate(queue.__aenter__, extend, queue.close)
-
-
-async def _asked(
-    on_error: Hook, error: BaseException, context: JobContext, name: str
-) -> Answer | None:
-    """Return what the application answers to an error; None if it has nothing good to say."""
-    try:
-        answer = as_answer(await contained(called(on_error, error, context)))
-    except Exception:
-        logger.exception("on_error of %s raised; it goes the way of one without on_error", name)
-        return None
-    if answer is None or isinstance(answer, ANSWERS):
-        return answer
-    logger.error(WRONG_ANSWER, name, answer)
-    return None

@@ -7,9 +7,20 @@ from typing import Any, Generic
 
 from fairlane.checks import is_async
 from fairlane.model import E, Lease, LeaseSignal, Progress
-from fairlane.retry import Reject, Retry, Snooze, heed
+from fairlane.retry import Reject, Retry, Snooze
 from fairlane.worker._calling import Handler
-from fairlane.worker._outcome import ACK, Outcome, after_failure, before_delivery, reason_of
+from fairlane.worker._current import at_work_on
+from fairlane.worker._given import readable, with_event_of
+from fairlane.worker._middleware import Middleware, passed
+from fairlane.worker._outcome import (
+    ACK,
+    RELEASE,
+    Outcome,
+    after_failure,
+    before_delivery,
+    reason_of,
+)
+from fairlane.worker._payloads import payload_converter
 from fairlane.worker._settings import Settings
 from fairlane.worker._work import Chore, Foresee, Hold, Separate, TellSleeper, renewed
 from fairlane.worker.events import EventKind
@@ -57,6 +68,19 @@ class LeasedMessage(Generic[E]):
         return 0 < len(self.lease.messages) <= self.progress.done
 
     @property
+    def has_done_its_part(self) -> bool:
+        """Whether it has said so of all that it got, where that was not all."""
+        given = self.progress.given
+        return given is not None and given <= self.progress.done
+
+    def returned(self) -> Outcome:
+        """Return how it ends when the handler has returned: what it got is done."""
+        if self.progress.given is None:
+            return ACK
+        self.progress.done = self.progress.given
+        return RELEASE
+
+    @property
     def token(self) -> str:
         return self.lease.token
 
@@ -93,10 +117,18 @@ class LeasedMessage(Generic[E]):
 
 
 class Messages(Generic[E]):
-    def __init__(self, source: Source[E], handler: Handler[E], settings: Settings) -> None:
+    def __init__(
+        self,
+        source: Source[E],
+        handler: Handler[Any],
+        settings: Settings,
+        middleware: Sequence[Middleware],
+    ) -> None:
         self._source = source
         self._handler = handler
         self._is_async = is_async(handler)
+        self._convert = payload_converter(handler)
+        self._middleware = middleware
         self._settings = settings
         self._keeps_tracebacks = keeps_tracebacks(source)
         self._counts_interruptions = counts_interruptions(source)
@@ -150,17 +182,26 @@ class Messages(Generic[E]):
 
     async def handle(self, work: LeasedMessage[E], hold: Hold) -> Outcome:
         lease = replace(work.lease, lost=LeaseSignal(hold), _progress=work.progress)
-        if self._is_async:
+        with at_work_on(lease):
+            await passed(self._middleware, lease, partial(self._deliver, lease, hold))
+        return work.returned()
+
+    async def _deliver(self, own: Lease[E], hold: Hold, given: Any) -> Any:
+        lease = readable(own if given is own else with_event_of(given, own), self._convert)
+        if len(lease.messages) < len(own.messages):
+            own._progress.given = len(lease.messages)
+        with at_work_on(lease):
+            if not self._is_async:
+                return await hold.in_thread(partial(self._handler, lease))
             hold.begin()
             answer: Any = self._handler(lease)
-            heed(await answer)
-        else:
-            heed(await hold.in_thread(partial(self._handler, lease)))
-        return ACK
+            return await answer
 
     async def judge(self, work: LeasedMessage[E], error: BaseException) -> Outcome:
         if work.is_done:
             return Outcome(verb="ack", reason=reason_of(error))
+        if work.has_done_its_part:
+            return Outcome(verb="release", reason=reason_of(error))
         return after_failure(
             error,
             attempt=work.attempt,

@@ -1,6 +1,7 @@
 """Which source of work a pool gets from what an application gives it."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from fairlane.errors import ConfigurationError
@@ -8,6 +9,7 @@ from fairlane.jobs import AsyncJobQueue, Jobs
 from fairlane.worker._calling import checked_handler
 from fairlane.worker._jobs import JobHooks, JobSource
 from fairlane.worker._messages import Messages
+from fairlane.worker._middleware import Middleware
 from fairlane.worker._settings import Settings
 from fairlane.worker._together import Together
 from fairlane.worker._work import WorkSource
@@ -42,7 +44,9 @@ class Parts(tuple[Any, ...]):
     """Pairs of source and handler that one pool serves."""
 
 
-def opener(source: Any, handler: Any, settings: Settings, hooks: JobHooks) -> Opener:
+def opener(
+    source: Any, handler: Any, settings: Settings, hooks: JobHooks, middleware: Sequence[Middleware]
+) -> Opener:
     """Return what opens the source; raises `ConfigurationError` for what does not go together."""
     parts = source if isinstance(source, Parts) else Parts([(source, handler)])
     if not any(_is_of_jobs(*part) for part in parts) and hooks != JobHooks():
@@ -51,7 +55,8 @@ def opener(source: Any, handler: Any, settings: Settings, hooks: JobHooks) -> Op
         _refuse_of_transports(settings)
     if any(_is_of_jobs(*part) for part in parts) and settings.lanes is not None:
         raise ConfigurationError(f"lanes are for transports: {OF_JOBS['min_priority']}")
-    openers = [_of_part(*part, settings=settings, hooks=hooks) for part in parts]
+    open_part = partial(_of_part, settings=settings, hooks=hooks, middleware=middleware)
+    openers = [open_part(*part) for part in parts]
     if len(openers) == 1:
         return openers[0]
     return lambda: Together([each() for each in openers])
@@ -76,11 +81,18 @@ def _is_of_jobs(source: object, handler: object) -> bool:
     return isinstance(source, AsyncJobQueue) or isinstance(handler, Jobs)
 
 
-def _of_part(source: Any, handler: Any, *, settings: Settings, hooks: JobHooks) -> Opener:
+def _of_part(
+    source: Any,
+    handler: Any,
+    *,
+    settings: Settings,
+    hooks: JobHooks,
+    middleware: Sequence[Middleware],
+) -> Opener:
     _refuse_swapped(source, handler)
     if _is_of_jobs(source, handler):
         queue, jobs = _checked_jobs(source, handler)
-        return lambda: JobSource(queue.working_side(), tuple(jobs), settings, hooks)
+        return lambda: JobSource(queue.working_side(), tuple(jobs), settings, hooks, middleware)
     checked_source(source)
     if settings.batch > 1 and not takes_batches(source):
         raise ConfigurationError(
@@ -91,7 +103,7 @@ def _of_part(source: Any, handler: Any, *, settings: Settings, hooks: JobHooks) 
             "with a batch max_attempts must be 2 at least: the death of a worker is charged to the "
             "first message of its batch, whichever of them caused it"
         )
-    messages: Messages[Any] = Messages(source, checked_handler(handler), settings)
+    messages: Messages[Any] = Messages(source, checked_handler(handler), settings, middleware)
     return lambda: messages
 
 

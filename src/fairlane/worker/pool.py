@@ -1,7 +1,7 @@
 """The worker pool, as an application sees it."""
 
 import asyncio
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Self
@@ -19,6 +19,7 @@ from fairlane.worker._calling import Handler
 from fairlane.worker._health import Health, Vitals
 from fairlane.worker._hooks import Guard, Hook
 from fairlane.worker._jobs import JobHooks
+from fairlane.worker._middleware import Middleware, checked_middleware
 from fairlane.worker._run import Run
 from fairlane.worker._settings import Settings
 from fairlane.worker._sources import Parts, checked_parts, opener
@@ -73,7 +74,9 @@ class WorkerPool(Generic[E]):
         source: where leases come from: an `AsyncMongoTransport`, any `Source`, or an
             `AsyncJobQueue`.
         handler: `async def handle(lease)`, or `def handle(lease)`, which runs in a thread;
-            for a queue of jobs a `Jobs` registry.
+            for a queue of jobs a `Jobs` registry. An argument annotated as `Lease[Order]`, with
+            a dataclass or a model of pydantic or msgspec, gets events that are made such; one that
+            cannot be moves its message to the dead letters.
         concurrency: how many handlers work at once, 10 if it is left out. Nothing is claimed
             without a free one.
         claimers: how many claims may be under way at once; they share the slots. One, which leases
@@ -97,6 +100,8 @@ class WorkerPool(Generic[E]):
             `Lease.interrupted` or `Job.interrupted`, and not as an attempt.
         signals: let SIGINT and SIGTERM call `stop()`; a second one cancels the handlers.
         on_event: called in the event loop with a `WorkerEvent` for each thing that happens.
+        middleware: each an `async def middleware(work, call_next)` around every handler, the first
+            one outermost; `work` is the `Lease`, or the `JobContext`. See `Middleware`.
         guard: of jobs: `guard(job)` returns an async context manager in which the handler runs. If
             it cannot be entered, the job is given back for a second or `poll_interval`, whichever
             is longer, and no attempt is counted.
@@ -114,7 +119,7 @@ class WorkerPool(Generic[E]):
     def __init__(
         self,
         source: Source[E] | AsyncJobQueue | Parts,
-        handler: Handler[E] | Jobs,
+        handler: Handler[Any] | Jobs,
         *,
         concurrency: int | None = None,
         claimers: int = 1,
@@ -130,6 +135,7 @@ class WorkerPool(Generic[E]):
         drain_timeout: Seconds = 30.0,
         signals: bool = False,
         on_event: Listener | None = None,
+        middleware: Sequence[Middleware] = (),
         guard: Guard | None = None,
         on_exhausted: Hook | None = None,
     ) -> None:
@@ -152,7 +158,8 @@ class WorkerPool(Generic[E]):
             guard=checks.optional_function("guard", guard, "job"),
             on_exhausted=checks.optional_function("on_exhausted", on_exhausted, "job"),
         )
-        self._open_source = opener(source, handler, self._settings, hooks)
+        around = checked_middleware(middleware)
+        self._open_source = opener(source, handler, self._settings, hooks, around)
         self._report = Reporter(_checked_listener(on_event), self._settings.worker_id)
         self._vitals = Vitals(poll_interval=self._settings.poll_interval)
         self._stop = Switch()
