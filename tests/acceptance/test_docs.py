@@ -154,6 +154,14 @@ RUNS = {
             "told by a change stream: False",
         )
     ),
+    "outages.py": Run(
+        prints=(
+            "placed: 202",
+            "handled order-42",
+            "ok last answer before ",
+            "placed: 503",
+        )
+    ),
     "partitions.py": Run(prints=("claimed order-42",)),
     "fencing.py": Run(prints=("worker-2 writes: True", "worker-1 writes: False")),
     "testing_your_code.py": Run(prints=("1 passed",), by_pytest=True),

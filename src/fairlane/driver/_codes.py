@@ -1,6 +1,7 @@
 """Error codes of the server that Fairlane acts on."""
 
 __all__ = (
+    "API_STRICT",
     "AUTHENTICATION_FAILED",
     "COMMAND_NOT_FOUND",
     "DUPLICATE_KEY",
@@ -12,4 +13,5 @@ UNAUTHORIZED = 13
 AUTHENTICATION_FAILED = 18
 COMMAND_NOT_FOUND = 59
 IMMUTABLE_FIELD = 66
+API_STRICT = 323
 DUPLICATE_KEY = 11000

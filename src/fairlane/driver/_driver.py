@@ -13,7 +13,7 @@ from pymongo.write_concern import WriteConcern
 
 from fairlane.driver._bson import BSON, MOCK_BSON, Document
 from fairlane.driver._cancelling import guarded
-from fairlane.driver._codes import COMMAND_NOT_FOUND
+from fairlane.driver._codes import API_STRICT, COMMAND_NOT_FOUND
 from fairlane.driver._collection import Change, Collection, Sort, as_single
 from fairlane.driver._copying import copying
 from fairlane.driver._hope import Hope
@@ -102,7 +102,12 @@ class Driver:
         SecantusDB chooses the first document and then updates it by its `_id` alone (0.7.0b3).
         """
         admin = self.client.get_database("admin")
-        build = await self._guarded(admin.command("buildInfo", codec_options=BSON))
+        try:
+            build = await self._guarded(admin.command("buildInfo", codec_options=BSON))
+        except driver_errors.OperationFailure as error:
+            if error.code != API_STRICT:
+                raise
+            return False  # a client of the strict API may not ask, and the other way is right, too
         return "secantusVersion" not in build
 
     async def _hello(self) -> Document:
