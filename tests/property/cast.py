@@ -72,10 +72,11 @@ async def redriver(actor: Actor, self: Participant, choose: Choose) -> None:
         await attempted(actor, self.redrive())
 
 
-def crowd(mood: str, seed: int, *, redrives: bool = False) -> Scene:
+def crowd(mood: str, seed: int, *, redrives: bool = False, stops: bool = False) -> Scene:
     """Return three publishers, three workers and one or two who look after the rest.
 
     One of the workers works on many groups at once. There are two partitions every other time.
+    `stops`: a dead head stops its group.
     """
     programs: dict[str, RandomProgram] = {f"publisher-{number}": publisher for number in range(3)}
     for number in range(2):
@@ -87,6 +88,8 @@ def crowd(mood: str, seed: int, *, redrives: bool = False) -> Scene:
 
     async def scene(world: World) -> dict[str, Program]:
         await world.divide(1 + seed % 2)
+        if stops:
+            world.stop_at_dead_heads()
         return {
             name: partial(program, choose=Dice(f"{seed} {name}"))
             for name, program in programs.items()

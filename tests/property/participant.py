@@ -109,6 +109,9 @@ class Participant:
         self._log.redriven(number)
         return number
 
+    async def resume(self, group_id: str = "g") -> bool:
+        return await self.transport.resume(group_id)
+
     async def repair(self, *, full: bool = False) -> None:
         await self.transport.repair(full=full)
 

@@ -59,6 +59,25 @@ async def redrive_of_a_stopped_group_and_work(world: World) -> Programs:
     return {"r": redrive, "w": work}
 
 
+async def resume(actor: Actor, self: Participant) -> None:
+    await actor.pause("resume")
+    await attempted(actor, self.resume())
+
+
+async def resume_and_redrive_of_a_stopped_group(world: World) -> Programs:
+    """Whichever is first; what is behind the dead message may come before it now."""
+    await stopped(world, messages=2)
+    world.log.is_stopped_by_deaths = False
+    return {"e": resume, "r": redrive}
+
+
+async def resume_of_a_stopped_group_and_publish(world: World) -> Programs:
+    """Nothing is behind the dead message until then."""
+    await stopped(world, messages=1)
+    world.log.is_stopped_by_deaths = False
+    return {"e": resume, "p": publish, "w": work}
+
+
 async def redrive_completed_twice_and_death_in_between(world: World) -> Programs:
     """The redrive died when all but its last steps were done: the group is stopped still."""
     await stopped(world, messages=2)
@@ -73,6 +92,8 @@ STOPPING: dict[str, Scene] = {
         stopping_death_and_work,
         redrive_of_a_stopped_group_and_publish,
         redrive_of_a_stopped_group_and_work,
+        resume_and_redrive_of_a_stopped_group,
+        resume_of_a_stopped_group_and_publish,
         redrive_completed_twice_and_death_in_between,
     )
 }
