@@ -1,5 +1,6 @@
 """What a type checker makes of handlers and middleware; mypy --strict runs over it."""
 
+import asyncio
 from dataclasses import dataclass
 from typing import Any, assert_type
 
@@ -35,6 +36,10 @@ async def of_both(work: Lease[Any] | JobContext, call_next: CallNext) -> Any:
     return await call_next(work)
 
 
+async def in_a_task(work: object, call_next: CallNext) -> Any:
+    return await asyncio.create_task(call_next(work))
+
+
 async def of_messages(lease: Lease[Any], call_next: CallNext) -> None:
     await call_next(lease)
 
@@ -45,7 +50,7 @@ class Counting:
 
 
 def pools_take_them(transport: AsyncMongoTransport[dict[str, Any]], queue: AsyncJobQueue) -> None:
-    around: list[Middleware] = [of_both, of_messages, Counting()]
+    around: list[Middleware] = [of_both, of_messages, in_a_task, Counting()]
     pool = WorkerPool(transport, handle, middleware=around)
     assert_type(pool, WorkerPool[dict[str, Any]])
     WorkerPool(transport, handle_in_a_thread, middleware=(of_messages,))

@@ -265,6 +265,11 @@ async def swallow(work: Any, call_next: CallNext) -> None:
         await call_next(work)
 
 
+async def wait_long_in_a_task(work: Any, call_next: CallNext) -> None:
+    with contextlib.suppress(TimeoutError, asyncio.CancelledError):
+        await asyncio.wait_for(asyncio.create_task(call_next(work)), 100)
+
+
 async def swallow_later(work: Any, call_next: CallNext) -> None:
     with contextlib.suppress(asyncio.CancelledError):
         await call_next(work)
@@ -276,7 +281,7 @@ async def swallow_before(work: Any, call_next: CallNext) -> None:
         await anyio.sleep_forever()
 
 
-@pytest.mark.parametrize("middleware", [passing, swallow, swallow_before])
+@pytest.mark.parametrize("middleware", [passing, swallow, swallow_before, wait_long_in_a_task])
 def test_work_that_a_shutdown_cancels_is_given_back_whatever_middleware_swallows(
     middleware: Middleware,
 ) -> None:
@@ -318,6 +323,11 @@ async def cancel_itself_and_wait(lease: Lease[Any]) -> None:
     await anyio.sleep(1)
 
 
+async def wait_in_a_task(work: Any, call_next: CallNext) -> None:
+    with contextlib.suppress(TimeoutError):
+        await asyncio.wait_for(asyncio.create_task(call_next(work)), 1)
+
+
 async def give_up_waiting(work: Any, call_next: CallNext) -> None:
     with anyio.move_on_after(1):
         await call_next(work)
@@ -331,6 +341,7 @@ async def give_up_waiting(work: Any, call_next: CallNext) -> None:
         (cancel_itself_and_wait, swallow),
         (cancel_itself, passing),
         (busy, give_up_waiting),
+        (busy, wait_in_a_task),
     ],
 )
 def test_handler_that_was_cancelled_has_failed_though_middleware_returns(

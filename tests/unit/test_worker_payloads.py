@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial, wraps
 from typing import Any, Protocol, TypeVar
+from unittest.mock import AsyncMock, MagicMock, create_autospec
 
 import pydantic
 import pytest
@@ -200,6 +201,11 @@ def test_name_of_a_lease_is_known_also_where_only_type_checkers_import_it() -> N
     names: dict[str, Any] = {"Order": Order}
     exec("def handle(lease: 'Lease[Order]') -> None: ...", names)
     assert WorkerPool(FakeSource(), names["handle"]).health.state == "stopped"
+
+
+@pytest.mark.parametrize("stand_in", [AsyncMock(), MagicMock(), create_autospec(of_dataclass)])
+def test_stand_in_for_a_handler_is_accepted(stand_in: Any) -> None:
+    assert WorkerPool(FakeSource(), stand_in).health.state == "stopped"
 
 
 def test_class_that_the_handler_uses_may_be_local() -> None:

@@ -13,7 +13,7 @@ from fairlane.retry import heed
 
 __all__ = ("CallNext", "Middleware", "checked_middleware", "passed")
 
-CallNext = Callable[[Any], Awaitable[Any]]
+CallNext = Callable[[Any], Coroutine[Any, Any, Any]]
 """`await call_next(work)` calls the next middleware, or the handler, and returns what it returns.
 
 Once at most, and before the middleware returns: a delivery is one call of the handler.
@@ -80,7 +80,7 @@ class Next:
         self._state: State = "waiting"
         self._call: Coroutine[Any, Any, Any] | None = None
 
-    def __call__(self, work: Any) -> Awaitable[Any]:
+    def __call__(self, work: Any) -> Coroutine[Any, Any, Any]:
         if self._state != "waiting":
             raise FairlaneError("a middleware may call call_next(work) once, before it returns")
         self._state = "asked"
