@@ -113,9 +113,10 @@ def test_letter_that_stops_its_group_is_told_of_and_let_go_on(
             run("dead", "redrive", str(letter["seq"]))
         assert letter["seq"] < 0  # it came back to the front before it died again
         _die(transport)
-    assert "yes" in run("dead", "list").stdout
-    assert json.loads(run("stats", "--json").stdout)["messages"]["stopped"] == 1
-    run("dead", "resume", "g")
+        assert "yes" in run("dead", "list").stdout
+        assert json.loads(run("stats", "--json").stdout)["messages"]["stopped"] == 1
+        run("dead", "resume", "g")
+        assert not transport.resume("g")
     assert "is not stopped" in run("dead", "resume", "g", status=1).stderr
 
 
