@@ -16,7 +16,7 @@ pytestmark = pytest.mark.usefixtures("silence")
 
 async def expect_found(scene: str, violation: str) -> None:
     with pytest.raises(AssertionError, match=violation):
-        await explore((SCENES | LARGE)[scene])
+        await explore((SCENES | LARGE)[scene], faults=0)
 
 
 async def test_death_that_removes_the_lock_with_nothing_behind_it_is_found(
