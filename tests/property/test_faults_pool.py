@@ -3,29 +3,21 @@
 import asyncio
 import logging
 from collections import Counter
-from itertools import pairwise
 from typing import Any
 
 import anyio
 import pytest
-from pymongo.errors import CursorNotFound, DuplicateKeyError, NotPrimaryError, OperationFailure
 
 from fairlane import AsyncMongoTransport, Backoff, Lease, Reject, Retry, WorkerPool
 from fairlane.worker import _run
 from property.pools import Pools, in_virtual_time, now, stepwise
 from property.wire import Call, Step
+from unit.failing import ERRORS, Failing
 
 Transport = AsyncMongoTransport[Any]
 
 LONGEST_PAUSE = 3.0
 """Seconds between two tries of a background loop, whatever fails."""
-TRIES = 25
-ERRORS: dict[str, Exception] = {
-    "WriteConflict": OperationFailure("WriteConflict", 112),
-    "E11000": DuplicateKeyError("E11000 duplicate key error", 11000),
-    "NotPrimary": NotPrimaryError("not primary", {"code": 10107}),
-    "CursorNotFound": CursorNotFound("cursor id 1 not found", 43),
-}
 
 
 class Handler:
@@ -93,35 +85,6 @@ def test_healthy_long_handler_runs_once_among_three_workers_that_repair_all_the_
         assert pools.record.kinds == ["claimed", "acked"]
 
     scenario()
-
-
-class Failing:
-    """Stands before one verb of a transport, which then fails `TRIES` times.
-
-    Attributes:
-        called_at: when it was called, from the first failure to the first success.
-    """
-
-    def __init__(self, transport: Transport, verb: str, error: Exception) -> None:
-        self.called_at: list[float] = []
-        self._call = getattr(transport, verb)
-        self._error = error
-        setattr(transport, verb, self)
-
-    async def __call__(self, *args: Any, **options: Any) -> Any:
-        if not self.is_over:
-            self.called_at.append(now())
-        if not self.is_over:
-            raise self._error
-        return await self._call(*args, **options)
-
-    @property
-    def is_over(self) -> bool:
-        return len(self.called_at) > TRIES
-
-    @property
-    def pauses(self) -> list[float]:
-        return [later - earlier for earlier, later in pairwise(self.called_at)]
 
 
 IDLE = 600.0
