@@ -123,6 +123,7 @@ RUNS = {
     ),
     "lease_batches.py": Run(prints=tuple(f"write line {number}" for number in range(1, 6))),
     "lanes.py": Run(prints=("reset-ann starts beside 4 imports", "handled 7")),
+    "shares.py": Run(prints=("6 orders and 2 emails at work",)),
     "retries.py": Run(prints=("attempts: [1, 2, 3, 3]", "dead: no such order after 3")),
     "deploys.py": Run(
         prints=(

@@ -485,7 +485,22 @@ def test_pool_with_jobs_has_no_lanes(has_transport: bool) -> None:
         WorkerPool.together(*parts, lanes=LANES)
 
 
-def test_pool_of_several_transports_may_have_lanes() -> None:
-    pool = WorkerPool.together((FakeSource(), handled), (FakeSource(), handled), lanes=LANES)
+@in_virtual_time
+async def test_pool_of_several_transports_has_lanes_for_all_of_them_together() -> None:
+    sources, record, hall = (ToldSource(), ToldSource()), Record(), Hall()
+    fill(sources[0], 3)
+    parts = [(source, hall) for source in sources]
+    options: dict[str, Any] = {"lanes": {3: 1, 0: 2}, "poll_interval": NEVER}
 
-    assert pool.health.state == "stopped"
+    async with WorkerPool.together(*parts, on_event=record, **options):
+        await record.until("claimed", times=2)
+        await anyio.sleep(10)
+        sources[1].publish("ordinary")
+        sources[1].publish("urgent", priority=URGENT)
+        await anyio.sleep(0.1)
+        at_work = hall.inside.copy()
+        for source in sources:
+            source.groups = {name: source.groups[name] for name in source.leased}
+        hall.let_all_go()
+
+    assert at_work == {ORDINARY: 2, URGENT: 1}

@@ -113,6 +113,7 @@ class Started:
 
 class JobSource:
     takes_many = True
+    has_parts = False
     repair: Chore | None = None
     foresee: Foresee | None = None
     """By no index: the priorities of jobs are any numbers, so all jobs would have to be read."""

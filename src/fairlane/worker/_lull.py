@@ -53,6 +53,10 @@ class Lull:
         """There is something, most likely."""
         self._ends_at = -math.inf
 
+    def last(self, seconds: float) -> None:
+        """Be over in so many seconds, an interval at least."""
+        self._ends_at = anyio.current_time() + max(seconds, self._interval)
+
     def claim_begins(self) -> None:
         """Nobody else need ask, unless something is told from now on."""
         self._asked_at = now = anyio.current_time()

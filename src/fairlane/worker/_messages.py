@@ -117,6 +117,8 @@ class LeasedMessage(Generic[E]):
 
 
 class Messages(Generic[E]):
+    has_parts = False
+
     def __init__(
         self,
         source: Source[E],

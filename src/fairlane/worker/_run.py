@@ -169,12 +169,13 @@ class Run(Generic[W]):
                 delay = _jittered(seconds)
 
     async def _watch(self, tell: TellSleeper) -> None:
-        """Let the source tell what others make claimable, once the pool has rested.
+        """Let the source tell what others make claimable, once the pool, or part of it, may rest.
 
         Errors of the server are none of this: the source bears them.
         """
         with self._watching:
-            await self._fetching.rest.has_begun.wait()
+            if not self._source.has_parts:
+                await self._fetching.rest.has_begun.wait()
             while True:
                 try:
                     await contained(tell(self._fetching.rest))

@@ -3,7 +3,7 @@
 import os
 import socket
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from fairlane import checks
@@ -12,7 +12,9 @@ from fairlane.errors import ConfigurationError
 from fairlane.retry import RetryPolicy, checked_policy
 from fairlane.worker.source import Order
 
-__all__ = ("Settings",)
+__all__ = ("Settings", "checked_shares")
+
+LEAST_SHARE, LARGEST_SHARE = 1e-6, 1e6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,6 +81,23 @@ class Settings:
             drain_timeout=checks.seconds("drain_timeout", drain_timeout),
             signals=checks.flag("signals", signals),
         )
+
+
+def checked_shares(value: object, parts: int) -> tuple[float, ...]:
+    """Return the shares of the parts of a pool, equal ones where nothing is said."""
+    if value is None:
+        return (1.0,) * parts
+    if not isinstance(value, Sequence) or isinstance(value, str) or len(value) != parts:
+        raise ConfigurationError(
+            f"shares must be as many numbers as there are parts, {parts}, not {value!r}"
+        )
+    for share in value:
+        is_number = isinstance(share, int | float) and not isinstance(share, bool)
+        if not is_number or not LEAST_SHARE <= share <= LARGEST_SHARE:
+            raise ConfigurationError(
+                f"shares must be numbers from {LEAST_SHARE:g} to {LARGEST_SHARE:g}, not {share!r}"
+            )
+    return tuple(value)
 
 
 def _worker_id(value: str | None) -> str:

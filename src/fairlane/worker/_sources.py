@@ -1,6 +1,7 @@
 """Which source of work a pool gets from what an application gives it."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -10,7 +11,7 @@ from fairlane.worker._calling import checked_handler
 from fairlane.worker._jobs import JobHooks, JobSource
 from fairlane.worker._messages import Messages
 from fairlane.worker._middleware import Middleware
-from fairlane.worker._settings import Settings
+from fairlane.worker._settings import Settings, checked_shares
 from fairlane.worker._together import Together
 from fairlane.worker._work import WorkSource
 from fairlane.worker.source import checked_source, oddity_of, problem_of, takes_batches
@@ -40,26 +41,31 @@ OF_JOBS = {
 """What to do about jobs instead."""
 
 
-class Parts(tuple[Any, ...]):
-    """Pairs of source and handler that one pool serves."""
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """Pairs of source and handler that one pool serves, and what share of its slots each has."""
+
+    pairs: Sequence[tuple[Any, Any]]
+    shares: Sequence[float]
 
 
 def opener(
     source: Any, handler: Any, settings: Settings, hooks: JobHooks, middleware: Sequence[Middleware]
 ) -> Opener:
     """Return what opens the source; raises `ConfigurationError` for what does not go together."""
-    parts = source if isinstance(source, Parts) else Parts([(source, handler)])
-    if not any(_is_of_jobs(*part) for part in parts) and hooks != JobHooks():
+    parts = source if isinstance(source, Parts) else Parts([(source, handler)], [1.0])
+    of_jobs = [_is_of_jobs(*pair) for pair in parts.pairs]
+    if not any(of_jobs) and hooks != JobHooks():
         raise ConfigurationError("guard and on_exhausted are for jobs: leave them out")
-    if all(_is_of_jobs(*part) for part in parts):
+    if all(of_jobs):
         _refuse_of_transports(settings)
-    if any(_is_of_jobs(*part) for part in parts) and settings.lanes is not None:
+    if any(of_jobs) and settings.lanes is not None:
         raise ConfigurationError(f"lanes are for transports: {OF_JOBS['min_priority']}")
     open_part = partial(_of_part, settings=settings, hooks=hooks, middleware=middleware)
-    openers = [open_part(*part) for part in parts]
+    openers = [open_part(*pair) for pair in parts.pairs]
     if len(openers) == 1:
         return openers[0]
-    return lambda: Together([each() for each in openers])
+    return lambda: Together([each() for each in openers], parts.shares, settings)
 
 
 def _refuse_of_transports(settings: Settings) -> None:
@@ -68,13 +74,13 @@ def _refuse_of_transports(settings: Settings) -> None:
             raise ConfigurationError(f"{name} is for transports: {OF_JOBS[name]}")
 
 
-def checked_parts(parts: Sequence[Any]) -> Parts:
-    """Return pairs of source and handler."""
+def checked_parts(parts: Sequence[Any], shares: object) -> Parts:
+    """Return pairs of source and handler, with their shares."""
     if not parts or not all(isinstance(part, tuple) and len(part) == 2 for part in parts):
         raise ConfigurationError(
             "give pairs of source and handler: together((transport, handle), (queue, jobs))"
         )
-    return Parts(parts)
+    return Parts(parts, checked_shares(shares, len(parts)))
 
 
 def _is_of_jobs(source: object, handler: object) -> bool:

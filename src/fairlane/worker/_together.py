@@ -1,17 +1,19 @@
-"""Several sources of work in one pool: each claim asks them in turn, beginning with another one."""
+"""Several sources of work in one pool, which share its slots."""
 
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import count
 from typing import Any
 
 import anyio
 
 from fairlane.announcing import Sleeper
 from fairlane.errors import describe
+from fairlane.worker._lull import Lull
 from fairlane.worker._outcome import Outcome
+from fairlane.worker._settings import Settings
+from fairlane.worker._shares import Shares
 from fairlane.worker._work import (
     Chore,
     Foresee,
@@ -29,6 +31,9 @@ __all__ = ("Together",)
 logger = logging.getLogger(__name__)
 
 Part = WorkSource[Any]
+
+PATIENCE = 3
+"""For so many times as long as a claim took to fail a part lets the others go first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,9 +81,13 @@ class PartsWork:
 
 
 class Together:
-    def __init__(self, parts: Sequence[Part]) -> None:
+    has_parts = True
+
+    def __init__(self, parts: Sequence[Part], shares: Sequence[float], settings: Settings) -> None:
         self._parts = tuple(parts)
-        self._turns = count()
+        self._shares = Shares(dict(zip(self._parts, shares, strict=True)), settings.concurrency)
+        self._lulls = {part: Lull(settings.poll_interval) for part in self._parts}
+        self._lowest = settings.min_priority
 
     @property
     def takes_many(self) -> bool:
@@ -101,7 +110,8 @@ class Together:
 
     @property
     def watch(self) -> TellSleeper | None:
-        known = [tell for tell in (part.watch for part in self._parts) if tell is not None]
+        tells = [(part.watch, self._lulls[part]) for part in self._parts]
+        known = [(tell, lull) for tell, lull in tells if tell is not None]
         return partial(_watch_all, known, len(self._parts)) if known else None
 
     @property
@@ -111,17 +121,20 @@ class Together:
         return partial(_first_of, known) if len(known) == len(foresees) else None
 
     async def claim(self, n: int, floor: int) -> Sequence[PartsWork]:
-        """Lease up to `n` pieces from the first part that has some.
+        """Lease up to `n` pieces from the first part that has some, as the shares say.
 
         What one part has leased does not wait for another one, whose server may be away: its lease
         would run out meanwhile. The pool asks again at once. Raises the error of a part only if no
         other one had anything.
         """
         failure: Exception | None = None
-        for part in self._in_turn():
+        resting = [part for part, lull in self._lulls.items() if not lull.is_over]
+        for part, most in self._shares.asks(n, resting):
+            asked_at = anyio.current_time()
             try:
-                claimed = await part.claim(n if part.takes_many else 1, floor)
+                claimed = await self._ask(part, most if part.takes_many else 1, floor)
             except Exception as error:
+                self._lulls[part].last(PATIENCE * (anyio.current_time() - asked_at))
                 failure = failure or error
             else:
                 if claimed:
@@ -130,9 +143,19 @@ class Together:
             raise failure
         return []
 
-    def _in_turn(self) -> Sequence[Part]:
-        first = next(self._turns) % len(self._parts)
-        return (*self._parts[first:], *self._parts[:first])
+    async def _ask(self, part: Part, n: int, floor: int) -> Sequence[Work]:
+        """Claim from a part. What it may lease counts as held meanwhile, for other claimers."""
+        claimed: Sequence[Work] = ()
+        self._shares.take(part, n)
+        if floor == self._lowest:  # what is found above others tells nothing of these
+            self._lulls[part].claim_begins()
+        try:
+            claimed = await part.claim(n, floor)
+        finally:
+            self._shares.give_back(part, n - len(claimed))
+        if claimed:
+            self._lulls[part].end()
+        return claimed
 
     def refusal(self, work: PartsWork) -> Outcome | None:
         return work.part.refusal(work.work)
@@ -153,19 +176,28 @@ class Together:
         return replace(work, work=await work.part.extend(work.work, seconds))
 
     async def ended(self, work: PartsWork, outcome: Outcome, ending: EventKind) -> None:
+        if outcome.delay:
+            self._lulls[work.part].told(outcome.delay)
         await work.part.ended(work.work, outcome, ending)
 
     def let_go(self, work: PartsWork) -> None:
+        self._shares.give_back(work.part)
+        self._lulls[work.part].end()
         work.part.let_go(work.work)
 
     def subscribe(self, callback: Callable[[], None]) -> Callable[[], None]:
-        ends = [part.subscribe(callback) for part in self._parts]
+        ends = [part.subscribe(partial(self._announced, part, callback)) for part in self._parts]
 
         def unsubscribe() -> None:
             for end in ends:
                 end()
 
         return unsubscribe
+
+    def _announced(self, part: Part, callback: Callable[[], None]) -> None:
+        """Hear of new work of a part; in any thread."""
+        self._lulls[part].end()
+        callback()
 
 
 def _separate(opens: Mapping[Part, Callable[[], Separate[Any]]]) -> Separate[PartsWork]:
@@ -203,22 +235,28 @@ async def _first_of(foresees: Sequence[Foresee]) -> float | None:
     return min(dues, default=None)
 
 
-async def _watch_all(tells: Sequence[TellSleeper], parts: int, sleeper: Sleeper) -> None:
+async def _watch_all(
+    tells: Sequence[tuple[TellSleeper, Lull]], parts: int, sleeper: Sleeper
+) -> None:
     watched: set[Sleeper] = set()
     async with anyio.create_task_group() as group:
-        for tell in tells:
-            group.start_soon(tell, PartSleeper(sleeper, watched, parts))
+        for tell, lull in tells:
+            group.start_soon(tell, PartSleeper(sleeper, lull, watched, parts))
 
 
 class PartSleeper:
     """The sleeper of one of several parts: it is watched as long as all parts are."""
 
-    def __init__(self, sleeper: Sleeper, watched: set[Sleeper], parts: int) -> None:
-        self.wake = sleeper.wake
+    def __init__(self, sleeper: Sleeper, lull: Lull, watched: set[Sleeper], parts: int) -> None:
         self.look_soon = sleeper.look_soon
         self._sleeper = sleeper
+        self._lull = lull
         self._watched = watched
         self._parts = parts
+
+    def wake(self, delay: float) -> None:
+        self._lull.told(delay)
+        self._sleeper.wake(delay)
 
     def watched(self, is_watched: bool) -> None:
         (self._watched.add if is_watched else self._watched.discard)(self)

@@ -125,6 +125,11 @@ class WorkSource(Protocol[W]):
         ...
 
     @property
+    def has_parts(self) -> bool:
+        """Whether a part of it may have nothing to do while the pool is busy with another one."""
+        ...
+
+    @property
     def repair(self) -> Chore | None: ...
 
     @property

@@ -109,8 +109,8 @@ class WorkerPool(Generic[E]):
             were used up, also where a claim of this pool finds it so (`reclaim_stale` tells
             nobody). Its errors are logged.
         lanes: of transports: slots by floor. `{3: 8, 0: 24}` are 24 slots for all groups, and 8
-            beside them that only groups of priority 3 or more get. These get any other free slot
-            as well, in turn with all groups. Says what `concurrency` and `min_priority` are.
+            beside them for groups of priority 3 or more, which get free ones of those as well, in
+            turn. They say what `concurrency` and `min_priority` are.
 
     Raises:
         ConfigurationError: an argument is not allowed.
@@ -169,13 +169,17 @@ class WorkerPool(Generic[E]):
         self._entered = 0
 
     @classmethod
-    def together(cls, *parts: tuple[Any, Any], **options: Any) -> "WorkerPool[Any]":
-        """Return a pool that serves several sources, which share its slots and take turns.
+    def together(
+        cls, *parts: tuple[Any, Any], shares: Sequence[float] | None = None, **options: Any
+    ) -> "WorkerPool[Any]":
+        """Return a pool that serves several sources, which share its slots.
 
         Each part is what a pool of its own would be given: `WorkerPool.together((transport,
-        handle), (queue, jobs), concurrency=32)`. Options and errors are those of the class.
+        handle), (queue, jobs), shares=(3, 1), concurrency=32)`. While all have work they hold as
+        many slots as `shares` say, or equally many; one without work lends its slots. Options and
+        errors are those of the class.
         """
-        return WorkerPool(checked_parts(parts), cls._no_handler, **options)
+        return WorkerPool(checked_parts(parts, shares), cls._no_handler, **options)
 
     @staticmethod
     def _no_handler(_: Any) -> None:
