@@ -16,18 +16,18 @@ from pymongo.monitoring import ConnectionPoolListener
 from fairlane import AsyncJobQueue, AsyncMongoTransport, Lease, MongoTransport, WorkerPool
 from unit.growth import measured
 
-CANCELLATIONS = 150
+CANCELLATIONS = 100
 """For each driver; a thousand with `-m whole_matrix`. In memory it is a thousand in any case."""
 TOGETHER = 10
-WARM_UP = 5
+WARM_UP = 3
 LONGEST_DELAY = 0.01
 """Seconds: about what so many operations take together."""
 
 RUNS = 6
 VISIBILITY = 0.6
 """Seconds."""
-NOISE = 250
-"""Objects that a driver makes and keeps, such as sessions; a run of a pool has hundreds."""
+NOISE = 500
+"""Objects that a driver makes and keeps, as for its sessions. A run of a pool has hundreds."""
 
 SHARED = ("ThreadPoolExecutor", "asyncio_")
 PYMONGO = Path(pymongo.__file__).parent
@@ -200,8 +200,8 @@ async def eventually_drained(transport: AsyncMongoTransport[Any]) -> None:
 @pytest.mark.parametrize(
     ("driver", "openings"),
     [
-        ("motor", 50),
-        ("pymongo", 10),
+        ("motor", 25),
+        ("pymongo", 8),
         *(pytest.param(driver, 100, marks=WHOLE) for driver in ("motor", "pymongo")),
     ],
 )
