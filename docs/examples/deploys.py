@@ -2,13 +2,13 @@ import asyncio
 
 from fairlane import AsyncMongoTransport, Lease, WorkerPool
 
-begun = asyncio.Event()
+begun = asyncio.Queue[int]()
 
 
 # [handler]
 async def export(lease: Lease) -> None:
     print(f"attempt {lease.attempt}, interrupted {lease.interrupted} times")
-    begun.set()
+    begun.put_nowait(lease.attempt)
     if lease.interrupted < 2:
         await everything_at_once(lease.event)
     else:  # no deploy leaves it enough time
@@ -30,10 +30,9 @@ async def main() -> None:
     async with AsyncMongoTransport.from_url("mongodb://localhost:27017", "app") as transport:
         await transport.publish("export", "shop-7")
         for _ in range(3):  # each is the pool of another version of the program
-            begun.clear()
             pool = WorkerPool(transport, export, max_attempts=2, drain_timeout=0.1)
             async with pool:
-                await begun.wait()
+                await begun.get()
         print("left:", (await transport.stats()).messages)
 
 
