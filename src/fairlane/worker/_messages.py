@@ -232,7 +232,7 @@ class Messages(Generic[E]):
     async def extend(self, work: LeasedMessage[E], seconds: float) -> LeasedMessage[E]:
         return replace(work, lease=await self._source.extend(work.lease, seconds))
 
-    async def ended(self, work: LeasedMessage[E], outcome: Outcome, ending: EventKind) -> None:
+    def ended(self, work: LeasedMessage[E], outcome: Outcome, ending: EventKind) -> None:
         """The listener of the pool is all that hears of it."""
 
     def let_go(self, work: LeasedMessage[E]) -> None:

@@ -55,9 +55,11 @@ class Settling(Generic[W]):
         try:
             await self._settle(held)
         finally:
-            # What an application does there ends some time, whoever cancels.
-            with anyio.move_on_after(ENDED_SECONDS, shield=True):
-                await contained(self._source.ended(held.work, held.outcome, held.ending))
+            telling = self._source.ended(held.work, held.outcome, held.ending)
+            if telling is not None:
+                # What an application does there ends some time, whoever cancels.
+                with anyio.move_on_after(ENDED_SECONDS, shield=True):
+                    await contained(telling)
 
     async def _settle(self, held: Held[W]) -> None:
         if held.lost is not None:

@@ -1,7 +1,7 @@
 """Several sources of work in one pool, which share its slots."""
 
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -175,10 +175,12 @@ class Together:
     async def extend(self, work: PartsWork, seconds: float) -> PartsWork:
         return replace(work, work=await work.part.extend(work.work, seconds))
 
-    async def ended(self, work: PartsWork, outcome: Outcome, ending: EventKind) -> None:
+    def ended(
+        self, work: PartsWork, outcome: Outcome, ending: EventKind
+    ) -> Coroutine[Any, Any, None] | None:
         if outcome.delay:
             self._lulls[work.part].told(outcome.delay)
-        await work.part.ended(work.work, outcome, ending)
+        return work.part.ended(work.work, outcome, ending)
 
     def let_go(self, work: PartsWork) -> None:
         self._shares.give_back(work.part)

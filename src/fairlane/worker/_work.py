@@ -179,8 +179,10 @@ class WorkSource(Protocol[W]):
         """Raises `LeaseLost`."""
         ...
 
-    async def ended(self, work: W, outcome: Outcome, ending: EventKind) -> None:
-        """Hear of the end of a lease. Must not raise."""
+    def ended(
+        self, work: W, outcome: Outcome, ending: EventKind
+    ) -> Coroutine[Any, Any, None] | None:
+        """Hear of the end of a lease; return what is to be done then, which must not raise."""
         ...
 
     def let_go(self, work: W) -> None:
