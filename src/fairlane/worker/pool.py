@@ -77,8 +77,7 @@ class WorkerPool(Generic[E]):
             for a queue of jobs a `Jobs` registry. An argument annotated as `Lease[Order]`, with
             a dataclass or a model of pydantic or msgspec, gets events that are made such; one that
             cannot be moves its message to the dead letters.
-        concurrency: how many handlers work at once, 10 if it is left out. Nothing is claimed
-            without a free one.
+        concurrency: how many handlers work at once (10). Nothing is claimed without a free one.
         claimers: how many claims may be under way at once; they share the slots. One, which leases
             groups for all free slots together, is right unless claims take longer than handlers.
         worker_id: names this pool in lease tokens; made of host and process if not given.
@@ -174,10 +173,9 @@ class WorkerPool(Generic[E]):
     ) -> "WorkerPool[Any]":
         """Return a pool that serves several sources, which share its slots.
 
-        Each part is what a pool of its own would be given: `WorkerPool.together((transport,
-        handle), (queue, jobs), shares=(3, 1), concurrency=32)`. While all have work they hold as
-        many slots as `shares` say, or equally many; one without work lends its slots. Options and
-        errors are those of the class.
+        Each is given with its handlers: `WorkerPool.together((transport, handle), (queue, jobs),
+        shares=(3, 1), concurrency=32)`. While all have work they hold as many slots as `shares`
+        say, or equally many; one without work lends its own. Options are those of the class.
         """
         return WorkerPool(checked_parts(parts, shares), cls._no_handler, **options)
 
