@@ -173,9 +173,9 @@ class WorkerPool(Generic[E]):
     ) -> "WorkerPool[Any]":
         """Return a pool that serves several sources, which share its slots.
 
-        Each is given with its handlers: `WorkerPool.together((transport, handle), (queue, jobs),
-        shares=(3, 1), concurrency=32)`. While all have work they hold as many slots as `shares`
-        say, or equally many; one without work lends its own. Options are those of the class.
+        Each is given with its handlers: `together((transport, handle), (queue, jobs))`. While all
+        have work they hold as many slots as `shares` say, such as `(3, 1)`, or equally many; one
+        without work lends its own. Options are those of the class.
         """
         return WorkerPool(checked_parts(parts, shares), cls._no_handler, **options)
 
