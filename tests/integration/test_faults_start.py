@@ -21,7 +21,7 @@ def strict(connect: Callable[..., Any], driver: str) -> Any:
     return connect(driver, server_api=ServerApi("1", strict=True))
 
 
-@pytest.mark.parametrize("strategy", ["auto", "find_one_and_update", "update_one"])
+@pytest.mark.parametrize("strategy", ["auto", "update_one"])
 async def test_every_operation_of_a_transport_is_in_the_strict_api(
     strict: Any, db_name: str, strategy: Strategy
 ) -> None:
@@ -44,7 +44,7 @@ async def test_every_operation_of_a_transport_is_in_the_strict_api(
     await transport.drop()
 
 
-@pytest.mark.parametrize("strategy", ["auto", "find_one_and_update", "update_one"])
+@pytest.mark.parametrize("strategy", ["auto", "update_one"])
 async def test_every_operation_of_a_queue_is_in_the_strict_api(
     strict: Any, db_name: str, strategy: Strategy
 ) -> None:

@@ -78,7 +78,7 @@ def test_background_loop_of_jobs_survives_errors_of_the_server(
         states = set()
         async with scene.pool() as pool:
             while not failing.is_over:
-                await anyio.sleep(0.01 if failing.called_at else 1.0)
+                await anyio.sleep(0.05 if failing.called_at else 1.0)
                 if failing.called_at and not failing.is_over:
                     states.add(pool.health.state)
             await scene.record.until(work.ending)
