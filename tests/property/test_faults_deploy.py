@@ -150,3 +150,24 @@ async def test_message_of_a_claim_under_way_at_a_stop_is_anothers_within_a_secon
     ((name, begun_at, *counted),) = begun
     assert (name, counted) == ("other", [1, 0])
     assert begun_at - stopped_at < 1.0
+
+
+@in_virtual_time
+async def test_message_at_work_in_a_batch_is_interrupted_and_those_before_it_are_settled() -> None:
+    pools = Pools()
+    transport = await pools.transport()
+    await transport.publish_many([("g", event) for event in "abc"])
+    begun = anyio.Event()
+
+    async def handle(lease: Lease[Any]) -> None:
+        lease.done(lease.messages[0])
+        begun.set()
+        await anyio.sleep_forever()
+
+    async with await pools.pool(handle, batch=3, drain_timeout=0):
+        await begun.wait()
+
+    lease = await transport.claim("another", batch=3)
+    assert lease is not None
+    assert [message.event for message in lease.messages] == ["b", "c"]
+    assert (lease.attempt, lease.interrupted) == (1, 1)

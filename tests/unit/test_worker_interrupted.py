@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import anyio
+import pytest
 from job_fakes import Scene
 from worker_fakes import (
     CountingSource,
@@ -182,3 +183,42 @@ async def test_job_that_snoozes_is_not_interrupted() -> None:
 
     (job,) = (stored.job for stored in scene.side.stored.values())
     assert (job.interrupted, [row.outcome for row in scene.side.rows]) == (0, ["released"])
+
+
+@asynccontextmanager
+async def slow_to_leave(_: Job) -> AsyncIterator[None]:
+    yield
+    await ticks(3)
+
+
+@pytest.mark.parametrize("guard", [None, slow_to_leave])
+def test_job_is_done_if_its_handler_had_returned_and_interrupted_if_it_had_only_begun(
+    guard: Any,
+) -> None:
+    """Fault 47: at every step of the event loop, also while its guard is being left."""
+
+    async def scenario(tick: int) -> tuple[list[str], Job]:
+        scene, said = Scene(), list[str]()
+
+        @scene.jobs.event("work", keep_history=60)
+        async def work(*_: object) -> None:
+            said.append("begun")
+            await ticks(3)
+            said.append("returned")
+
+        key = scene.side.add("work")
+        task = asyncio.create_task(scene.pool(guard=guard).run())
+        await ticks(tick)
+        task.cancel()
+        await asyncio.wait([task])
+        return said, scene.side.job(key)
+
+    seen = set[str]()
+    for tick in range(50):
+        with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
+            said, job = runner.run(scenario(tick))
+        last = said[-1] if said else "unopened"
+        expected = {"unopened": ("pending", 0), "begun": ("pending", 1), "returned": ("done", 0)}
+        assert (job.state, job.interrupted) == expected[last], f"cancelled at tick {tick}"
+        seen.add(last)
+    assert seen == {"unopened", "begun", "returned"}
