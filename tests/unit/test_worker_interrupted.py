@@ -5,7 +5,7 @@ What was leased and not begun, or rests because its handler says so, is given ba
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from typing import Any
 
 import anyio
@@ -14,10 +14,13 @@ from job_fakes import Scene
 from worker_fakes import (
     CountingSource,
     FakeSource,
+    ManySource,
     Record,
     VirtualTimeLoop,
     busy,
+    handled,
     in_virtual_time,
+    now,
     raising,
     ticks,
 )
@@ -173,6 +176,73 @@ async def test_job_that_waits_for_its_guard_is_not_interrupted() -> None:
 
     assert (scene.side.job(key).attempts, scene.side.job(key).interrupted) == (0, 0)
     assert scene.side.rows == []
+
+
+@in_virtual_time
+async def test_job_that_waits_for_its_guard_is_given_back_at_once() -> None:
+    """Fault 47: at the stop, and not at the end of the drain, whatever is at work beside it."""
+    scene = Scene()
+
+    @scene.jobs.event("work")
+    async def work(*_: object) -> None:
+        await anyio.sleep(7)
+
+    first, second = scene.side.add("work"), scene.side.add("work")
+    free: dict[str, Any] = {first: nullcontext(), second: shut(scene.side.job(second))}
+    async with scene.pool(guard=lambda job: free[job.id], drain_timeout=10) as pool:
+        await scene.record.until("claimed", times=2)
+        await ticks(20)
+        stopped_at = now()
+        pool.stop()
+        await scene.record.until("released")
+        released_at = now()
+
+    assert (released_at, now()) == (stopped_at, stopped_at + 7)
+    assert scene.side.job(first).state == "done"
+    assert (scene.side.job(second).attempts, scene.side.job(second).interrupted) == (0, 0)
+
+
+def test_lease_whose_handler_has_not_begun_at_a_stop_is_given_back_at_once() -> None:
+    """Fault 47: at every step of the event loop; a handler that has begun is drained."""
+
+    async def scenario(tick: int) -> tuple[int, int]:
+        source, begun = ManySource(), list[str]()
+        for name in "abc":
+            source.publish(name)
+
+        async def handle(lease: Any) -> None:
+            begun.append(lease.group_id)
+            await anyio.sleep(7)
+
+        task = asyncio.create_task((pool := WorkerPool(source, handle)).run())
+        await ticks(tick)
+        stopped_at = now()
+        pool.stop()
+        await task
+        assert now() - stopped_at == (7 if begun else 0), f"stopped at tick {tick}"
+        assert source.leased == []
+        return len(begun), source.calls["release"]
+
+    seen = set[tuple[int, int]]()
+    for tick in range(30):
+        with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
+            seen.add(runner.run(scenario(tick)))
+    assert seen == {(0, 0), (0, 3), (3, 0)}
+
+
+@in_virtual_time
+async def test_message_in_a_middleware_is_drained_as_in_its_handler() -> None:
+    source, record = CountingSource(), Record()
+    source.publish("g")
+
+    async def slow(lease: Any, call_next: Any) -> None:
+        await anyio.sleep(5)
+        await call_next(lease)
+
+    pool = WorkerPool(source, handled, middleware=[slow], on_event=record)
+    await cut(pool, record)
+
+    assert record.kinds == ["claimed", "acked"]
 
 
 @in_virtual_time

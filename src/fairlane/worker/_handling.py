@@ -50,6 +50,13 @@ class Handling(Generic[W]):
         self._vitals = vitals
         self._report = report
         self._threads = anyio.CapacityLimiter(settings.concurrency)
+        self._delivering: set[Held[W]] = set()
+
+    def give_back_unbegun(self) -> None:
+        """Give back at once what waits for something, a guard say, before its handler is called."""
+        for held in self._delivering:
+            if not held.has_begun and held.thread is None:
+                held.working.cancel()
 
     async def handle(self, held: Held[W]) -> None:
         """Deliver and settle. Cancelled, it gives the lease back unless the handler has ended."""
@@ -66,9 +73,13 @@ class Handling(Generic[W]):
             await held.thread.ended.wait()  # it keeps its slot: the number of threads is bounded
 
     async def _deliver(self, held: Held[W]) -> None:
-        with held.working, held.guarded(), self._vitals.running():
-            if held.lost is None:  # a loop that stood still may start it late
-                held.outcome = await self._answer(held)
+        self._delivering.add(held)
+        try:
+            with held.working, held.guarded(), self._vitals.running():
+                if held.lost is None:  # a loop that stood still may start it late
+                    held.outcome = await self._answer(held)
+        finally:
+            self._delivering.discard(held)
 
     async def _answer(self, held: Held[W]) -> Outcome:
         try:

@@ -38,7 +38,7 @@ class Held(Generic[W]):
         has_ended: whether its handler has ended, so that a loss can harm nothing any more.
         is_over: set when it has been settled: nothing is to be renewed any more.
         is_gone: set when a renewal was refused.
-        has_begun: whether its handler, if that is no plain function, was called.
+        has_begun: whether its handler, or a middleware, was called in the event loop.
         thread: where a plain function works on the message; it cannot be stopped.
         lane: whose slot it has; see `Lanes`.
     """

@@ -194,6 +194,8 @@ class JobSource:
             with at_work_on(context):
                 async with guarded(self._hooks.guard, job) as stay:
                     await self._begin(work, context)
+                    if self._middleware:
+                        hold.begin()
                     handler = partial(run, definition, hold, stay)
                     return succeeded(await passed(self._middleware, context, handler))
         except GuardRefused as error:

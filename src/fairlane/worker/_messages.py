@@ -184,6 +184,8 @@ class Messages(Generic[E]):
 
     async def handle(self, work: LeasedMessage[E], hold: Hold) -> Outcome:
         lease = replace(work.lease, lost=LeaseSignal(hold), _progress=work.progress)
+        if self._middleware:
+            hold.begin()
         with at_work_on(lease):
             await passed(self._middleware, lease, partial(self._deliver, lease, hold))
         return work.returned()

@@ -113,6 +113,7 @@ class Run(Generic[W]):
     def _drain(self, work: anyio.CancelScope, claims: anyio.CancelScope) -> None:
         self._vitals.drain()
         self._watching.cancel()
+        self._handling.give_back_unbegun()
         now = anyio.current_time()
         work.deadline = now + self._settings.drain_timeout
         claims.deadline = now + CLAIM_SECONDS
