@@ -9,6 +9,7 @@ from typing import Any
 import anyio
 import pymongo
 import pytest
+from growth import measured
 from pymongo.errors import AutoReconnect, OperationFailure
 from worker_fakes import in_virtual_time, now
 
@@ -423,3 +424,17 @@ async def test_all_transports_of_a_client_share_the_watch_of_a_database() -> Non
 
     assert first is second
     assert first not in others
+
+
+def test_thousand_listeners_that_come_and_go_leave_nothing() -> None:
+    @in_virtual_time
+    async def scenario() -> None:
+        scene = Scene()
+        async with scene.listening("locks"):
+            with measured() as growth:
+                for _ in range(1_000):
+                    async with scene.listening("locks"):
+                        assert scene.server.open_now == 1
+            growth.assert_flat(1_000, of=1_000)
+
+    scenario()
