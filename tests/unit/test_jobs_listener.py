@@ -15,6 +15,7 @@ from fairlane.clock import instant
 from fairlane.jobs._claim import Request
 from fairlane.jobs._listen import Handler, Listener, Pace
 from fairlane.retry import Backoff, Discard, Fail, Reject, Retry
+from unit.failing import ERRORS
 from unit.worker_fakes import in_virtual_time
 
 LEASE = 30.0
@@ -286,6 +287,20 @@ async def test_errors_of_a_claim_are_told_once_and_waited_out(
     assert [record.message for record in caplog.records] == [
         "cannot claim jobs, trying on: AutoReconnect: closed"
     ]
+
+
+@pytest.mark.parametrize("verb", ["reclaim", "reconcile"])
+@pytest.mark.parametrize("error", ERRORS)
+def test_errors_of_a_reclaim_are_told_once_and_end_nothing(
+    verb: str, error: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Fault 38."""
+    queue = Queue()
+    queue.errors[verb] = [ERRORS[error]] * 3
+    with caplog.at_level(logging.WARNING, logger="fairlane.jobs"):
+        in_virtual_time(listen)(queue, sleeper(0), 600 * 6.5)
+    assert (len(queue.told("reclaim")), len(queue.told("claim")) > 100) == (6, True)
+    assert len(caplog.records) == 1
 
 
 @in_virtual_time

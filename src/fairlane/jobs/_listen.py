@@ -256,13 +256,18 @@ class Listener:
                 logger.warning("%d leases run out by themselves", len(jobs), exc_info=True)
 
     async def _reclaim(self) -> None:
+        is_failing = False
         while True:
             await anyio.sleep(self._pace.reclaim_every)
             try:
                 await self._upkeep.reclaim(None, self._request.types[0])
                 await self._upkeep.reconcile()
             except Exception as error:
-                logger.warning("stale jobs could not be put back: %s", describe(error, 300))
+                if not is_failing:
+                    logger.warning("stale jobs are not put back now: %s", describe(error, 300))
+                is_failing = True
+            else:
+                is_failing = False
 
 
 async def _in_thread(call: Callable[[], object]) -> object:
