@@ -125,7 +125,7 @@ async def locks(transport: Transport) -> list[Any]:
             pytest.param(
                 *(cut, driver, range(LAST + 1)),
                 id=f"all-{cut}-{driver}",
-                marks=pytest.mark.whole_matrix,
+                marks=[pytest.mark.whole_matrix, pytest.mark.timeout(300)],
             )
             for cut, driver in CASES
         ),
