@@ -237,6 +237,17 @@ async def test_wrong_replica_set_fails_at_once(
 
 
 @pytest.mark.usefixtures("loose_sockets")
+@pytest.mark.parametrize("option", ["", "&directConnection=true"])
+async def test_server_that_is_away_is_waited_for_whatever_its_replica_set(
+    open_url: Open, option: str
+) -> None:
+    """A direct connection takes it for one of another set, without a name."""
+    port = closed_port()
+    url = of_set(f"mongodb://127.0.0.1:{port}", "ours") + option
+    assert await seconds_until_unreachable(open_url(url, connect_timeout=0.4), port) > 0.3
+
+
+@pytest.mark.usefixtures("loose_sockets")
 async def test_pool_on_a_client_of_a_wrong_replica_set_fails_at_once(
     connect: Callable[..., Any], driver: str, fairlane_url: str, db_name: str
 ) -> None:

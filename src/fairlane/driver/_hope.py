@@ -14,6 +14,7 @@ __all__ = ("Hope",)
 T = TypeVar("T")
 
 LOOK_EVERY = 0.05
+OF_NO_SET = "belongs to a set named 'None'"
 
 
 class Hope:
@@ -42,8 +43,10 @@ class Hope:
         description = self._client.topology_description
         servers = description.server_descriptions()
         for server in servers.values():
-            if isinstance(server.error, DriverConfigurationError):
-                raise ConfigurationError(f"the client cannot use its server: {server.error}")
+            error = server.error
+            # To a direct connection a server that is away, or in no set yet, is of the set 'None'.
+            if isinstance(error, DriverConfigurationError) and OF_NO_SET not in str(error):
+                raise ConfigurationError(f"the client cannot use its server: {error}")
         # One by one the driver forgets those of another set. (The names of mongodb+srv:// have to
         # be looked up: until then there are none, either.)
         if self._had_servers and not servers:
