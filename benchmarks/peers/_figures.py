@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from benchmarks._measuring import percentiles
+from benchmarks.peers._processes import Ran
 from benchmarks.peers._records import Delivery, Publication, Share, Sizes
 
 __all__ = (
@@ -36,6 +37,9 @@ DEFINITIONS = {
     "writes_per_message": "documents that these commands inserted, matched for a change or "
     "deleted, as their replies say: what a batch does not save",
     "cpu_us_per_message": "processor time of the library's processes, not of the server",
+    "server_cpu_us_per_message": "processor time of a local server until the processes were done, "
+    "the patience with stuck messages included; other work on the machine hardly changes it; null: "
+    "not known",
     "latency": "from the call of publish to the settlement, in the end-to-end part: mostly "
     "waiting behind other messages, since publishers do not wait for workers",
     "duplicates": "deliveries of messages that had been delivered before",
@@ -43,7 +47,7 @@ DEFINITIONS = {
     "before it in its group; a library that promises no order breaks no promise by them",
     "not_handled": "published messages that were never settled: because time ran out (cut_off), or "
     "because nothing happened any more for as long as the workers' patience lasts",
-    "ratios": "rates, commands, writes and processor time divided by those of the other in the "
+    "ratios": "rates, commands, writes and processor times divided by those of the other in the "
     "same run; of rates more is better, of the rest less",
 }
 BASES = ("fairlane", "floor")
@@ -59,6 +63,7 @@ class Cost:
     commands_per_message: float
     writes_per_message: float
     cpu_us_per_message: float
+    server_cpu_us_per_message: float | None
     commands: Mapping[str, int]
 
 
@@ -85,36 +90,38 @@ class Figures:
     versions: Mapping[str, str]
 
 
-def figures(
-    alone: tuple[Share, Share], together: tuple[Share, Share], sizes: Sizes, *, seconds: float
-) -> Figures:
+def figures(published: Ran, worked: Ran, together: Ran, sizes: Sizes, *, seconds: float) -> Figures:
     """Sum up what a publishing and a working process did, one after the other and at once.
 
     `seconds` is how long each was allowed to go on.
     """
-    published, worked = alone
+    (publisher,), (worker,) = published.shares, worked.shares
+    both_publisher, both_worker = together.shares
     return Figures(
-        publish=cost([published], len(published.published), _last_published(published)),
-        claim_and_ack=cost([worked], _settled(worked), _last_settled(worked)),
-        end_to_end=cost(together, _settled(together[1]), _last_settled(together[1])),
-        latency=percentiles(latencies(together[0].published, together[1].delivered)),
-        backlog=outcome(published, worked, sizes.groups, seconds=seconds),
-        together=outcome(*together, sizes.groups, seconds=seconds),
-        versions=worked.versions,
+        publish=cost(published, len(publisher.published), _last_published(publisher)),
+        claim_and_ack=cost(worked, _settled(worker), _last_settled(worker)),
+        end_to_end=cost(together, _settled(both_worker), _last_settled(both_worker)),
+        latency=percentiles(latencies(both_publisher.published, both_worker.delivered)),
+        backlog=outcome(publisher, worker, sizes.groups, seconds=seconds),
+        together=outcome(both_publisher, both_worker, sizes.groups, seconds=seconds),
+        versions=worker.versions,
     )
 
 
-def cost(shares: Sequence[Share], messages: int, ended: float) -> Cost:
+def cost(ran: Ran, messages: int, ended: float) -> Cost:
     """Divide what the processes used by the messages; all began at the sign."""
-    commands = sum((Counter(share.commands) for share in shares), Counter[str]())
+    commands = sum((Counter(share.commands) for share in ran.shares), Counter[str]())
     each = max(messages, 1)
-    took = ended - min(share.began for share in shares)
+    took = ended - min(share.began for share in ran.shares)
     return Cost(
         messages=messages,
         per_second=round(messages / took, 1) if took > 0 else 0.0,
         commands_per_message=round(commands.total() / each, 3),
-        writes_per_message=round(sum(share.written for share in shares) / each, 3),
-        cpu_us_per_message=round(sum(share.cpu for share in shares) / each * 1e6, 1),
+        writes_per_message=round(sum(share.written for share in ran.shares) / each, 3),
+        cpu_us_per_message=round(sum(share.cpu for share in ran.shares) / each * 1e6, 1),
+        server_cpu_us_per_message=(
+            None if ran.metered is None else round(ran.metered / each * 1e6, 1)
+        ),
         commands=dict(commands),
     )
 
@@ -174,6 +181,7 @@ def _rated(each: Figures) -> Iterator[tuple[str, float]]:
     yield "commands", each.end_to_end.commands_per_message
     yield "writes", each.end_to_end.writes_per_message
     yield "cpu", each.end_to_end.cpu_us_per_message
+    yield "server_cpu", each.end_to_end.server_cpu_us_per_message or 0.0
 
 
 def _settled(share: Share) -> int:

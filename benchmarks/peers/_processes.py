@@ -5,7 +5,7 @@ import os
 import sys
 import tempfile
 from asyncio.subprocess import PIPE, Process
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +13,7 @@ from typing import IO
 
 from benchmarks.peers._records import Orders, Share
 
-__all__ = ("SubjectFailed", "shares")
+__all__ = ("Ran", "SubjectFailed", "ran")
 
 ROOT = Path(__file__).parents[2]
 START_TIMEOUT = 60.0
@@ -25,6 +25,14 @@ LAST_WORDS = 600
 
 class SubjectFailed(Exception):
     """A library's process ended or hung; the text ends with what it said last."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ran:
+    """What the processes did, and the seconds that `meter` went on meanwhile, if it is known."""
+
+    shares: tuple[Share, ...]
+    metered: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,18 +65,26 @@ class Running:
         return text[-LAST_WORDS:] or "(it said nothing)"
 
 
-async def shares(python: str, program: str, orders: Sequence[Orders]) -> list[Share]:
-    """Run a process for each of the orders, all at once, and return what they did."""
+async def ran(
+    python: str, program: str, orders: Sequence[Orders], meter: Callable[[], float | None]
+) -> Ran:
+    """Run a process for each of the orders, all at once.
+
+    `meter` is read when they are told to begin, and when the last one is done.
+    """
     async with AsyncExitStack() as stack:
         running = [
             await stack.enter_async_context(_running(python, program, each)) for each in orders
         ]
         for each in running:
             await each.line(START_TIMEOUT)
+        before = meter()
         for each in running:
             each.write("go")
         lines = [await each.line(orders[0].seconds + GRACE) for each in running]
-    return [Share.from_json(line) for line in lines]
+        after = meter()
+    metered = None if before is None or after is None else after - before
+    return Ran(shares=tuple(Share.from_json(line) for line in lines), metered=metered)
 
 
 @asynccontextmanager

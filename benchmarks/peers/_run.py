@@ -11,8 +11,8 @@ import pymongo
 from benchmarks._measuring import Server
 from benchmarks.peers._catalog import Subject
 from benchmarks.peers._figures import Figures, figures
-from benchmarks.peers._processes import shares
-from benchmarks.peers._records import Orders, Role, Share, Sizes
+from benchmarks.peers._processes import Ran, ran
+from benchmarks.peers._records import Orders, Role, Sizes
 
 __all__ = ("Limits", "measured")
 
@@ -50,18 +50,16 @@ async def measured(
             patience=limits.patience,
         )
 
-    async def run(*all_orders: Orders) -> list[Share]:
-        return await shares(python, subject.program, all_orders)
+    async def run(*all_orders: Orders) -> Ran:
+        return await ran(python, subject.program, all_orders, server.cpu_seconds)
 
     with _database(server) as name:
-        (published,) = await run(orders("publish", name, 0))
-        (worked,) = await run(orders("work", name, len(published.published)))
+        published = await run(orders("publish", name, 0))
+        there = len(published.shares[0].published)
+        worked = await run(orders("work", name, there))
     with _database(server) as name:
-        publishing, working = await run(
-            orders("publish", name, 0), orders("work", name, sizes.messages)
-        )
-    alone, together = (published, worked), (publishing, working)
-    return figures(alone, together, sizes, seconds=limits.seconds)
+        together = await run(orders("publish", name, 0), orders("work", name, sizes.messages))
+    return figures(published, worked, together, sizes, seconds=limits.seconds)
 
 
 @contextmanager

@@ -1,5 +1,6 @@
 """The stored result as a Markdown table, which is fit to be read on a terminal as well."""
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -13,13 +14,14 @@ HEAD = (
     "commands",
     "writes",
     "client CPU µs",
+    "server CPU µs",
     "p50 / p95 / p99 ms",
     "duplicates",
     "out of order",
     "not handled",
 )
 MEASURES = {"publish": "publish", "claim_and_ack": "claim+ack", "end_to_end": "end to end"}
-MORE = {"commands": "commands", "writes": "writes", "cpu": "client CPU"}
+MORE = {"commands": "commands", "writes": "writes", "cpu": "client CPU", "server_cpu": "server CPU"}
 CUT_OFF = "†"
 
 Run = Mapping[str, Any]
@@ -54,6 +56,7 @@ def _row(run: Run) -> tuple[str, ...]:
         f"{whole['commands_per_message']:.2f}",
         f"{whole['writes_per_message']:.2f}",
         f"{whole['cpu_us_per_message']:,.0f}",
+        f"{whole['server_cpu_us_per_message'] or math.nan:,.0f}",
         " / ".join(f"{latency[rank]:,.0f}" for rank in latency) or "none",
         _sum(run, "duplicates"),
         _sum(run, "order_violations") if run["keeps_order"] else "no order promised",
@@ -78,7 +81,7 @@ def _ratios(runs: Sequence[Run]) -> Iterator[str]:
 
 
 def _ratio(to_bases: Mapping[str, Run], bases: Sequence[str], name: str) -> str:
-    return " / ".join(f"{to_bases[base][name]:.2f}" for base in bases)
+    return " / ".join(f"{to_bases[base].get(name, math.nan):.2f}" for base in bases)
 
 
 def _sum(run: Run, name: str) -> str:

@@ -3,7 +3,7 @@
 import sys
 
 import pytest
-from benchmarks.peers._processes import SubjectFailed, shares
+from benchmarks.peers._processes import SubjectFailed, ran
 from benchmarks.peers._records import Orders, Sizes
 
 ORDERS = Orders(
@@ -20,4 +20,4 @@ ORDERS = Orders(
 
 async def test_library_that_cannot_be_run_is_named_with_its_last_words() -> None:
     with pytest.raises(SubjectFailed, match=r"status 1: .*No module named .*nobody"):
-        await shares(sys.executable, "nobody", [ORDERS, ORDERS])
+        await ran(sys.executable, "nobody", [ORDERS, ORDERS], lambda: None)

@@ -13,6 +13,7 @@ from benchmarks.peers._figures import (
     outcome,
     ratios,
 )
+from benchmarks.peers._processes import Ran
 from benchmarks.peers._records import Delivery, Publication, Share, Sizes
 
 GROUPS = 2
@@ -43,7 +44,13 @@ WORKED = share(*handled(0, 1, 2, 3), cpu=0.008, update=8)
 
 @pytest.fixture
 def whole() -> Figures:
-    return figures((PUBLISHED, WORKED), (PUBLISHED, WORKED), SIZES, seconds=60.0)
+    return figures(
+        Ran(shares=(PUBLISHED,)),
+        Ran(shares=(WORKED,), metered=0.02),
+        Ran(shares=(PUBLISHED, WORKED)),
+        SIZES,
+        seconds=60.0,
+    )
 
 
 def test_rate_of_publishing_ends_with_the_last_publish(whole: Figures) -> None:
@@ -62,7 +69,15 @@ def test_both_at_once_cost_what_both_processes_used(whole: Figures) -> None:
 
 
 def test_nothing_settled_has_no_rate() -> None:
-    assert cost([share(find=7)], 0, 10.0).per_second == 0.0
+    assert cost(Ran(shares=(share(find=7),)), 0, 10.0).per_second == 0.0
+
+
+def test_processor_time_of_a_local_server_is_shared_by_the_messages(whole: Figures) -> None:
+    assert whole.claim_and_ack.server_cpu_us_per_message == 5_000.0
+
+
+def test_processor_time_of_another_server_is_not_known(whole: Figures) -> None:
+    assert whole.end_to_end.server_cpu_us_per_message is None
 
 
 @pytest.mark.parametrize(
