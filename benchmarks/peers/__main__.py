@@ -94,6 +94,7 @@ def _runs(all_figures: Mapping[str, Figures], depth: int) -> Iterator[dict[str, 
             "keeps_order": subject.keeps_order,
             "workers": subject.workers,
             "settled": subject.settled,
+            "reads": subject.reads,
             **asdict(figures),
             "ratios": to_bases[name],
         }

@@ -2,8 +2,11 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Literal
 
-__all__ = ("SUBJECTS", "Subject")
+__all__ = ("SUBJECTS", "Reads", "Subject")
+
+Reads = Literal["first", "all", "all here"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,6 +21,9 @@ class Subject:
         keeps_order: it promises order within a group.
         workers: how its workers run.
         settled: what is taken as the end of a message's life.
+        reads: which waiting messages a claim reads: the first ones by an index; all; or all on a
+            local server only, whose planner is repaired for other queries than its own. By its
+            queries and indexes, and by the time that they take with more messages waiting.
     """
 
     program: str
@@ -27,6 +33,7 @@ class Subject:
     keeps_order: bool = False
     workers: str = "tasks of one event loop, a claim each"
     settled: str = "its acknowledgement returned"
+    reads: Reads = "first"
 
 
 SUBJECTS: Mapping[str, Subject] = {
@@ -71,22 +78,26 @@ SUBJECTS: Mapping[str, Subject] = {
         # It accepts taskiq 0.13.0, whose `taskiq.compat` lacks what it imports from there.
         requirements=("taskiq-mongodb==0.1.0", "taskiq==0.12.6", "pymongo==4.20.1"),
         workers="asynchronous tasks of one receiver, which claims for them in one loop",
+        reads="all here",  # two updateMany before each claim
     ),
     "mongo-taskqueue": Subject(
         program="mongo_taskqueue",
         title="mongo-taskqueue",
         requirements=("mongo-taskqueue[async]==1.0.4", "motor==3.7.1", "pymongo==4.20.1"),
+        reads="all",  # a range comes before the sort in its index
     ),
     "dramatiq-mongodb": Subject(
         program="dramatiq_broker",
         title="dramatiq-mongodb",
         requirements=("dramatiq-mongodb==0.8.3", "dramatiq==1.18.0", "pymongo==4.20.1"),
+        reads="all",  # no index, and what is done stays
         workers="threads of one process, fed by one thread that claims",
     ),
     "huey-mongodb": Subject(
         program="huey_storage",
         title="huey-mongodb",
         requirements=("huey-mongodb==1.1.1", "huey==2.5.5", "pymongo==4.11.3"),
+        reads="all",  # its index is in another order than its sort
         workers="threads of one consumer",
         settled="its function returned; it left the queue before",
     ),
@@ -102,5 +113,6 @@ SUBJECTS: Mapping[str, Subject] = {
         title="beanie-batteries-queue",
         requirements=("beanie-batteries-queue==0.4.0", "beanie==2.2.0", "pymongo==4.20.1"),
         workers="its Workers, as tasks of one event loop",
+        reads="all here",  # a sorted find whose filter is inside an $and
     ),
 }

@@ -19,6 +19,7 @@ HEAD = (
     "duplicates",
     "out of order",
     "not handled",
+    "a claim reads",
 )
 MEASURES = {"publish": "publish", "claim_and_ack": "claim+ack", "end_to_end": "end to end"}
 MORE = {"commands": "commands", "writes": "writes", "cpu": "client CPU", "server_cpu": "server CPU"}
@@ -61,6 +62,7 @@ def _row(run: Run) -> tuple[str, ...]:
         _sum(run, "duplicates"),
         _sum(run, "order_violations") if run["keeps_order"] else "no order promised",
         _sum(run, "not_handled"),
+        run["reads"],
     )
 
 
