@@ -10,7 +10,7 @@ import io
 import os
 import threading
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ from pymongo import monitoring
 from benchmarks.peers._log import Commands, Log, Mark
 from benchmarks.peers._records import Orders, Publication, Share
 
-__all__ = ("IDLE", "AsyncSubject", "BlockingSubject", "Event", "rested", "run")
+__all__ = ("IDLE", "AsyncSubject", "BlockingSubject", "Event", "Publishing", "rested", "run")
 
 IDLE = 0.05
 """Seconds that a loop waits that has found nothing, where a library leaves the loop to its user."""
@@ -85,8 +85,11 @@ class Process:
     def log(self) -> Log:
         return Log(self.orders, self.mark, clock=time.perf_counter)
 
-    def tell_published(self, began: Mark, published: list[Publication]) -> None:
-        self._tell(began, self.mark(), published=tuple(published))
+    def publishing(self, began: Mark) -> "Publishing":
+        return Publishing(self.orders, began.at, clock=time.perf_counter)
+
+    def tell_published(self, began: Mark, publishing: "Publishing") -> None:
+        self._tell(began, self.mark(), published=tuple(publishing.published))
 
     def tell_worked(self, began: Mark, log: Log) -> None:
         """Tell what was handled; of a run that was cut off, up to the last settlement."""
@@ -122,23 +125,54 @@ async def rested(log: Log) -> None:
     await asyncio.to_thread(log.await_over)
 
 
-async def _publish_in_tasks(subject: AsyncSubject, process: Process) -> None:
-    orders, published = process.orders, list[Publication]()
-    async with subject.publishing(orders) as publish:
-        began = process.await_sign()
+class Publishing:
+    """What a process publishes until its time is over, and when each publish began and ended."""
 
-        async def publish_share(publisher: int) -> None:
-            for number in orders.sizes.share_of(publisher):
-                start = time.perf_counter()
-                if start > began.at + orders.seconds:
-                    return
-                await publish(*_message(orders, number))
-                published.append(Publication(number, start, time.perf_counter()))
+    def __init__(self, orders: Orders, began: float, *, clock: Callable[[], float]) -> None:
+        self._orders = orders
+        self._deadline = began + orders.seconds
+        self._clock = clock
+        self.published: list[Publication] = []
+
+    def messages_of(self, publisher: int) -> Iterator[tuple[str, Event]]:
+        """Yield group and event of its messages; each has been published when the next is due."""
+        sizes = self._orders.sizes
+        for number in sizes.share_of(publisher):
+            began = self._clock()
+            if began > self._deadline:
+                return
+            yield f"group-{number % sizes.groups}", {"n": number, "payload": "x" * sizes.size}
+            self.published.append(Publication(number, began, self._clock()))
+
+
+async def _publish_in_tasks(subject: AsyncSubject, process: Process) -> None:
+    async with subject.publishing(process.orders) as publish:
+        began = process.await_sign()
+        publishing = process.publishing(began)
+
+        async def publish_all_of(publisher: int) -> None:
+            for group, event in publishing.messages_of(publisher):
+                await publish(group, event)
 
         async with asyncio.TaskGroup() as tasks:
-            for publisher in range(orders.sizes.publishers):
-                tasks.create_task(publish_share(publisher))
-        process.tell_published(began, published)
+            for publisher in range(process.orders.sizes.publishers):
+                tasks.create_task(publish_all_of(publisher))
+        process.tell_published(began, publishing)
+
+
+def _publish_in_threads(subject: BlockingSubject, process: Process) -> None:
+    with subject.publishing(process.orders) as publish:
+        began = process.await_sign()
+        publishing = process.publishing(began)
+
+        def publish_all_of(publisher: int) -> None:
+            for group, event in publishing.messages_of(publisher):
+                publish(group, event)
+
+        publishers = process.orders.sizes.publishers
+        with ThreadPoolExecutor(publishers) as threads:
+            list(threads.map(publish_all_of, range(publishers)))
+        process.tell_published(began, publishing)
 
 
 async def _work_in_loop(subject: AsyncSubject, process: Process) -> None:
@@ -154,24 +188,6 @@ async def _work_in_loop(subject: AsyncSubject, process: Process) -> None:
         process.tell_worked(began, log)
 
 
-def _publish_in_threads(subject: BlockingSubject, process: Process) -> None:
-    orders, published = process.orders, list[Publication]()
-    with subject.publishing(orders) as publish:
-        began = process.await_sign()
-
-        def publish_share(publisher: int) -> None:
-            for number in orders.sizes.share_of(publisher):
-                start = time.perf_counter()
-                if start > began.at + orders.seconds:
-                    return
-                publish(*_message(orders, number))
-                published.append(Publication(number, start, time.perf_counter()))
-
-        with ThreadPoolExecutor(orders.sizes.publishers) as threads:
-            list(threads.map(publish_share, range(orders.sizes.publishers)))
-        process.tell_published(began, published)
-
-
 def _work_in_threads(subject: BlockingSubject, process: Process) -> None:
     """Work in the main thread, where some libraries need to be, and watch from another."""
     with subject.working(process.orders) as work:
@@ -184,11 +200,6 @@ def _work_in_threads(subject: BlockingSubject, process: Process) -> None:
 def _watch(process: Process, began: Mark, log: Log) -> None:
     log.await_over()
     process.tell_worked(began, log)
-
-
-def _message(orders: Orders, number: int) -> tuple[str, Event]:
-    group = f"group-{number % orders.sizes.groups}"
-    return group, {"n": number, "payload": "x" * orders.sizes.size}
 
 
 def _versions() -> dict[str, str]:

@@ -47,8 +47,8 @@ DEFINITIONS = {
     "before it in its group; a library that promises no order breaks no promise by them",
     "not_handled": "published messages that were never settled: because time ran out (cut_off), or "
     "because nothing happened any more for as long as the workers' patience lasts",
-    "reads": "which waiting messages a claim of the library reads: the first ones by an index; all; "
-    "or all here, where a server that uses its indexes as MongoDB does would read the first ones",
+    "reads": "which waiting messages a claim of the library reads: the first ones by an index; "
+    "all; or all here, where a server that uses the indexes as MongoDB does would not",
     "ratios": "rates, commands, writes and processor times divided by those of the other in the "
     "same run; of rates more is better, of the rest less",
 }

@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from benchmarks.peers._child import Publishing
 from benchmarks.peers._log import Log, Mark, written
 from benchmarks.peers._records import Delivery, Orders, Publication, Share, Sizes
 
@@ -133,3 +134,22 @@ def test_written_documents_are_read_off_the_reply(
     command: str, reply: dict[str, Any], documents: int
 ) -> None:
     assert written(command, reply) == documents
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock(100.0)
+
+
+def test_publish_lasts_until_the_next_message_is_asked_for(clock: ManualClock) -> None:
+    publishing = Publishing(ORDERS, clock(), clock=clock)
+    for _ in publishing.messages_of(1):
+        clock.advance(2.0)
+    assert publishing.published == [Publication(1, 100.0, 102.0), Publication(5, 102.0, 104.0)]
+
+
+def test_nothing_is_published_when_time_is_over(clock: ManualClock) -> None:
+    publishing = Publishing(ORDERS, clock(), clock=clock)
+    for _ in publishing.messages_of(0):
+        clock.advance(61.0)
+    assert [each.number for each in publishing.published] == [0]
