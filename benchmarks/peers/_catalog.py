@@ -6,7 +6,7 @@ from typing import Literal
 
 __all__ = ("SUBJECTS", "Reads", "Subject")
 
-Reads = Literal["first", "all", "all here"]
+Reads = Literal["first", "up to all", "all", "all here"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,9 +21,9 @@ class Subject:
         keeps_order: it promises order within a group.
         workers: how its workers run.
         settled: what is taken as the end of a message's life.
-        reads: which waiting messages a claim reads: the first ones by an index; all; or all on a
-            local server only, whose planner is repaired for other queries than its own. By its
-            queries and indexes, and by the time that they take with more messages waiting.
+        reads: which waiting messages a life reads: the first ones by an index; up to all, until
+            one fits; all; or all on a local server only, whose planner is repaired for other
+            queries than its own. By its queries and indexes, and by the time that they take.
     """
 
     program: str
@@ -53,7 +53,12 @@ SUBJECTS: Mapping[str, Subject] = {
         keeps_order=True,
         workers="slots of one WorkerPool",
     ),
-    "seed": Subject(program="seed", title="the seed's protocol, literally", keeps_order=True),
+    "seed": Subject(
+        program="seed",
+        title="the seed's protocol, literally",
+        keeps_order=True,
+        reads="up to all",  # until it meets one of the group: no index on its name
+    ),
     "floor": Subject(
         program="floor",
         title="floor: the driver alone, batched",
@@ -71,6 +76,7 @@ SUBJECTS: Mapping[str, Subject] = {
         title="harel",
         requirements=("harel[mongo]==0.9.0", "motor==3.7.1", "pymongo==4.20.1"),
         keeps_order=True,
+        reads="up to all",  # until it meets one of the group: no index on its name
     ),
     "taskiq-mongodb": Subject(
         program="taskiq_broker",

@@ -37,6 +37,9 @@ DEFINITIONS = {
     "writes_per_message": "documents that these commands inserted, matched for a change or "
     "deleted, as their replies say: what a batch does not save",
     "cpu_us_per_message": "processor time of the library's processes, not of the server",
+    "per_message": "commands, writes and client CPU of each process are divided by the messages "
+    "that it published or settled, so that what was cut off does not count; of the server's "
+    "processor time the part of each is not known, and of a part that was cut off it says little",
     "server_cpu_us_per_message": "processor time of a local server until the processes were done, "
     "the patience with stuck messages included; other work on the machine hardly changes it; null: "
     "not known",
@@ -47,8 +50,9 @@ DEFINITIONS = {
     "before it in its group; a library that promises no order breaks no promise by them",
     "not_handled": "published messages that were never settled: because time ran out (cut_off), or "
     "because nothing happened any more for as long as the workers' patience lasts",
-    "reads": "which waiting messages a claim of the library reads: the first ones by an index; "
-    "all; or all here, where a server that uses the indexes as MongoDB does would not",
+    "reads": "which waiting messages the library reads for each that it handles: the first ones by "
+    "an index; up to all, until one fits; all; or all here, where a server that uses the "
+    "indexes as MongoDB does would not",
     "ratios": "rates, commands, writes and processor times divided by those of the other in the "
     "same run; of rates more is better, of the rest less",
 }
@@ -100,9 +104,9 @@ def figures(published: Ran, worked: Ran, together: Ran, sizes: Sizes, *, seconds
     (publisher,), (worker,) = published.shares, worked.shares
     both_publisher, both_worker = together.shares
     return Figures(
-        publish=cost(published, len(publisher.published), _last_published(publisher)),
-        claim_and_ack=cost(worked, _settled(worker), _last_settled(worker)),
-        end_to_end=cost(together, _settled(both_worker), _last_settled(both_worker)),
+        publish=cost(published),
+        claim_and_ack=cost(worked),
+        end_to_end=cost(together),
         latency=percentiles(latencies(both_publisher.published, both_worker.delivered)),
         backlog=outcome(publisher, worker, sizes.groups, seconds=seconds),
         together=outcome(both_publisher, both_worker, sizes.groups, seconds=seconds),
@@ -110,21 +114,21 @@ def figures(published: Ran, worked: Ran, together: Ran, sizes: Sizes, *, seconds
     )
 
 
-def cost(ran: Ran, messages: int, ended: float) -> Cost:
-    """Divide what the processes used by the messages; all began at the sign."""
-    commands = sum((Counter(share.commands) for share in ran.shares), Counter[str]())
-    each = max(messages, 1)
-    took = ended - min(share.began for share in ran.shares)
+def cost(ran: Ran) -> Cost:
+    """Divide what each process used by the messages that it did, and the time by the last's."""
+    last = ran.shares[-1]
+    messages = _done(last)
+    took = _ended(last) - min(share.began for share in ran.shares)
     return Cost(
         messages=messages,
         per_second=round(messages / took, 1) if took > 0 else 0.0,
-        commands_per_message=round(commands.total() / each, 3),
-        writes_per_message=round(sum(share.written for share in ran.shares) / each, 3),
-        cpu_us_per_message=round(sum(share.cpu for share in ran.shares) / each * 1e6, 1),
+        commands_per_message=round(sum(_each(s, sum(s.commands.values())) for s in ran.shares), 3),
+        writes_per_message=round(sum(_each(s, s.written) for s in ran.shares), 3),
+        cpu_us_per_message=round(sum(_each(s, s.cpu) for s in ran.shares) * 1e6, 1),
         server_cpu_us_per_message=(
-            None if ran.metered is None else round(ran.metered / each * 1e6, 1)
+            None if ran.metered is None else round(_each(last, ran.metered) * 1e6, 1)
         ),
-        commands=dict(commands),
+        commands=dict(sum((Counter(share.commands) for share in ran.shares), Counter[str]())),
     )
 
 
@@ -186,6 +190,19 @@ def _rated(each: Figures) -> Iterator[tuple[str, float]]:
     yield "server_cpu", each.end_to_end.server_cpu_us_per_message or 0.0
 
 
+def _each(share: Share, amount: float) -> float:
+    return amount / max(_done(share), 1)
+
+
+def _done(share: Share) -> int:
+    return len(share.published) or _settled(share)
+
+
+def _ended(share: Share) -> float:
+    ends = (each.ended for each in share.published)
+    return max(ends, default=_last_settled(share))
+
+
 def _settled(share: Share) -> int:
     return len({each.number for each in share.delivered if each.settled is not None})
 
@@ -193,7 +210,3 @@ def _settled(share: Share) -> int:
 def _last_settled(share: Share) -> float:
     times = (each.settled for each in share.delivered if each.settled is not None)
     return max(times, default=share.began)
-
-
-def _last_published(share: Share) -> float:
-    return max((each.ended for each in share.published), default=share.began)

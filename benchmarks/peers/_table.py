@@ -19,7 +19,7 @@ HEAD = (
     "duplicates",
     "out of order",
     "not handled",
-    "a claim reads",
+    "reads of those waiting",
 )
 MEASURES = {"publish": "publish", "claim_and_ack": "claim+ack", "end_to_end": "end to end"}
 MORE = {"commands": "commands", "writes": "writes", "cpu": "client CPU", "server_cpu": "server CPU"}

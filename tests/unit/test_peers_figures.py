@@ -69,7 +69,12 @@ def test_both_at_once_cost_what_both_processes_used(whole: Figures) -> None:
 
 
 def test_nothing_settled_has_no_rate() -> None:
-    assert cost(Ran(shares=(share(find=7),)), 0, 10.0).per_second == 0.0
+    assert cost(Ran(shares=(share(find=7),))).per_second == 0.0
+
+
+def test_publishes_whose_messages_were_left_do_not_count_for_those_done() -> None:
+    left = cost(Ran(shares=(PUBLISHED, share(*handled(0), update=2))))
+    assert (left.messages, left.commands_per_message) == (1, 3.0)
 
 
 def test_processor_time_of_a_local_server_is_shared_by_the_messages(whole: Figures) -> None:
