@@ -63,7 +63,7 @@ def result_of(options: argparse.Namespace) -> dict[str, Any]:
     """Measure everybody at every depth; a library that fails is named and left out."""
     runs: list[dict[str, Any]] = []
     failures: list[dict[str, Any]] = []
-    server = ""
+    server, load = "", _load()
     for depth in options.depth:
         all_figures: dict[str, Figures] = {}
         for name in options.only:
@@ -72,7 +72,13 @@ def result_of(options: argparse.Namespace) -> dict[str, Any]:
             except (InstallFailed, SubjectFailed) as failure:
                 failures.append({**_titled(name, depth), "reason": str(failure)})
         runs += _runs(all_figures, depth)
-    return {**_head(server, options), "runs": runs, "failures": failures}
+    head = {**_head(server, options), "load_before": load}
+    return {**head, "runs": runs, "failures": failures}
+
+
+def _load() -> float | None:
+    """Return what else the machine does: how many programs wanted to run in the last minute."""
+    return round(os.getloadavg()[0], 1) if hasattr(os, "getloadavg") else None
 
 
 def _measured(name: str, depth: int, options: argparse.Namespace) -> tuple[str, Figures]:

@@ -25,6 +25,8 @@ __all__ = (
 )
 
 DEFINITIONS = {
+    "load_before": "programs that wanted to run on this machine in the minute before it: where it "
+    "is not near 0, rates are too low, and unequally so",
     "publish": "all publishers at once, nobody works: messages divided by the time until the last "
     "publish returned",
     "claim_and_ack": "then all workers at once, nobody publishes: messages divided by the time "
