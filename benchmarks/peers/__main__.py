@@ -111,10 +111,12 @@ def _titled(name: str, depth: int) -> dict[str, Any]:
 
 
 def _head(server: str, options: argparse.Namespace) -> dict[str, Any]:
+    sizes = asdict(_sizes(options, 0))
+    del sizes["depth"]  # every run has its own
     return {
         **context("peers", Server(url="", name=server), "each library's own; see versions"),
         "machine": f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores",
-        "sizes": asdict(_sizes(options, 0)),
+        "sizes": sizes,
         "limits": {"seconds": options.seconds, "patience": options.patience},
         "definitions": DEFINITIONS,
     }

@@ -28,7 +28,8 @@ def draw(result: Mapping[str, Any], path: Path) -> None:
             _draw_depth(axes, places, [run for run in result["runs"] if run["depth"] == depth])
             axes.set_title(f"{depth} messages in each group", fontsize=9)
         all_axes[0].invert_yaxis()
-        all_axes[-1].legend(fontsize=7.5, loc="lower right")
+        handles, labels = all_axes[0].get_legend_handles_labels()
+        figure.legend(handles, labels, fontsize=7.5, ncols=3, loc="outside upper center")
         figure.supxlabel(f"messages per second; {result['server']}", fontsize=8)
         # No date: the same result draws the same file.
         figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None)

@@ -11,6 +11,7 @@ from benchmarks.peers._catalog import SUBJECTS
 from benchmarks.peers._environments import fingerprint, python_of
 from benchmarks.peers._table import table
 
+ROOT = Path(__file__).parents[2]
 PROGRAMS = Path(program.__file__).parent / "subjects"
 FINE = {"not_handled": 0, "cut_off": False, "duplicates": 1, "order_violations": 2}
 COST = {
@@ -130,6 +131,11 @@ def test_stuck_message_of_fairlane_ends_the_benchmark_badly() -> None:
     ]
 
 
+def test_message_that_time_ran_out_for_is_nobodys_fault() -> None:
+    late = {"not_handled": 1, "cut_off": True, "duplicates": 0, "order_violations": 0}
+    assert not list(program.wrongs(result(run(backlog=late, together=late))))
+
+
 def test_library_from_a_registry_may_fail_to_run() -> None:
     failures = ({"subject": "harel", "reason": "no network"},)
     assert not list(program.wrongs(result(failures=failures)))
@@ -149,3 +155,9 @@ def test_stored_result_is_shown_without_a_server(
     assert row(capsys.readouterr().out, "harel") == row(
         (tmp_path / "table.md").read_text(), "harel"
     )
+
+
+def test_documented_table_is_that_of_the_stored_result() -> None:
+    stored = json.loads((ROOT / "benchmarks/results/peers.json").read_text())
+    page = (ROOT / "docs/explanation/performance.md").read_text()
+    assert table(stored).strip() in page
