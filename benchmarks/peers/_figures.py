@@ -37,7 +37,7 @@ DEFINITIONS = {
     "monitoring sees them; handshakes, sessions' ends and the making of collections and indexes "
     "are not counted; polls that find nothing are",
     "writes_per_message": "documents that these commands inserted, matched for a change or "
-    "deleted, as their replies say: what a batch does not save",
+    "deleted, as their replies say: they remain when batches save commands",
     "cpu_us_per_message": "processor time of the library's processes, not of the server",
     "per_message": "commands, writes and client CPU of each process are divided by the messages "
     "that it published or settled, so that what was cut off does not count; of the server's "
