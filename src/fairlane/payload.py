@@ -51,15 +51,17 @@ class Payload(Generic[E]):
             )
         self._codec = codec
 
-    def encode(self, event: E, *, group_id: str, message_id: str | None = None) -> Any:
-        """Return a copy of the event that is known to be BSON, so later changes do not matter.
+    def encode(self, event: E, *, group_id: str, message_id: str | None = None) -> tuple[Any, int]:
+        """Return a copy of the event that is known to be BSON, and its bytes.
+
+        Later changes of the event do not matter.
 
         Raises:
             PayloadError: naming the path inside the event.
         """
         value = event if self._codec is None else _encoded(self._codec, event)
         beside = 4 * len(group_id.encode()) + len((message_id or "").encode())
-        return as_bson("event", value, beside=beside)
+        return _sized_bson("event", value, beside=beside)
 
     def decode(self, value: Any) -> E:
         """Return the event of a stored value. Whatever the codec raises passes through."""
@@ -83,13 +85,17 @@ def as_bson(name: str, value: Any, *, beside: int) -> Any:
     Raises:
         PayloadError: naming the path inside the value, which begins with `name`.
     """
+    return _sized_bson(name, value, beside=beside)[0]
+
+
+def _sized_bson(name: str, value: Any, *, beside: int) -> tuple[Any, int]:
     data = _bytes(name, value)
     room = MAX_DOCUMENT_BYTES - RESERVED_BYTES - beside
     if len(data) > room:
         raise PayloadError(name, f"it has {len(data)} bytes as BSON; at most {max(0, room)} fit")
     if data.count(b"\x03") + data.count(b"\x04") > MAX_DEPTH:
         _refuse_deep(name, value, MAX_DEPTH)
-    return RawBSONDocument(data, RAW_BSON)[name]
+    return RawBSONDocument(data, RAW_BSON)[name], len(data)
 
 
 def as_read(name: str, value: Any) -> Any:

@@ -7,6 +7,7 @@ import pytest
 
 from fairlane import AsyncMongoTransport, Lease, RepairReport
 from fairlane.testing import ManualClock
+from fairlane.transport._publish import Row
 
 Transport = AsyncMongoTransport[Any]
 MakeTransport = Callable[..., Transport]
@@ -27,7 +28,7 @@ def leave_half_published(transport: Transport, clock: ManualClock) -> Leave:
         store = transport._store
         seq = await transport._store.reserve(1)
         draft = transport._publisher.draft(group_id, event, priority)
-        insert = transport._publisher._insert(draft, seq, clock())
+        insert = transport._publisher._insert(Row(draft, seq), clock())
         await store.driver.write_in_order([insert])
         return seq
 
@@ -146,7 +147,7 @@ async def test_young_message_in_front_of_older_ones_is_not_passed_over(
     await transport.publish("other", 1)
     clock.advance(LATE)
     draft = transport._publisher.draft("g", "late")
-    insert = transport._publisher._insert(draft, late, clock())
+    insert = transport._publisher._insert(Row(draft, late), clock())
     await transport._store.driver.write_in_order([insert])
     assert (await transport.repair()).repaired == 0
     clock.advance(GRACE)
@@ -162,7 +163,7 @@ async def test_message_that_is_stored_late_is_seen_after_a_repair_passed_its_num
     clock.advance(LATE - 1)
     await transport.repair()
     draft = transport._publisher.draft("g", "late")
-    insert = transport._publisher._insert(draft, late, clock())
+    insert = transport._publisher._insert(Row(draft, late), clock())
     await transport._store.driver.write_in_order([insert])
     clock.advance(GRACE)
     assert (await transport.repair()).repaired == 1
@@ -177,7 +178,7 @@ async def test_full_repair_finds_what_the_watermark_has_passed(
     clock.advance(LATE)
     await transport.repair()
     draft = transport._publisher.draft("g", "stalled")
-    insert = transport._publisher._insert(draft, stalled, clock())
+    insert = transport._publisher._insert(Row(draft, stalled), clock())
     await transport._store.driver.write_in_order([insert])
     clock.advance(LATE)
     assert (await transport.repair()).repaired == 0
@@ -232,8 +233,8 @@ async def test_publish_that_goes_on_after_its_repair_makes_one_group(
     """Statement 55: the publisher stood still, and was not dead."""
     seq = await transport._store.reserve(1)
     draft = transport._publisher.draft("g", 1)
-    (ready,) = transport._publisher._ready([draft], [seq], clock())
-    insert = transport._publisher._insert(draft, seq, clock())
+    (ready,) = transport._publisher._ready([Row(draft, seq)], clock())
+    insert = transport._publisher._insert(Row(draft, seq), clock())
     await transport._store.driver.write_in_order([insert])
     clock.advance(GRACE)
     await transport.repair()

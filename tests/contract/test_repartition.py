@@ -11,6 +11,7 @@ from fairlane import AsyncMongoTransport, ConfigurationError
 from fairlane.lease.settings import REREAD, SWITCH
 from fairlane.schema import partition_of
 from fairlane.testing import ManualClock
+from fairlane.transport._publish import Row
 
 Transport = AsyncMongoTransport[Any]
 MakeTransport = Callable[..., Transport]
@@ -194,8 +195,8 @@ async def test_publish_that_stood_still_over_the_change_is_found_after_a_reconci
     group = next(group for group, partition in right(8).items() if partition == 7)
     seq = await stalled._store.reserve(1)
     draft = stalled._publisher.draft(group, 1)
-    (ready,) = stalled._publisher._ready([draft], [seq], clock())
-    insert = stalled._publisher._insert(draft, seq, clock())
+    (ready,) = stalled._publisher._ready([Row(draft, seq)], clock())
+    insert = stalled._publisher._insert(Row(draft, seq), clock())
     await other.repartition(2)
     for _ in range(2):
         clock.advance(2 * SWITCH)

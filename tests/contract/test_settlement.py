@@ -10,6 +10,7 @@ import pytest
 
 from fairlane import AsyncMongoTransport, Lease, LeaseLost
 from fairlane.testing import ManualClock
+from fairlane.transport._publish import Row
 
 Transport = AsyncMongoTransport[Any]
 Claim = Callable[..., Awaitable[Lease[Any]]]
@@ -313,8 +314,8 @@ async def test_late_publish_that_becomes_the_head_does_not_inherit_attempts(
     draft = transport._publisher.draft("g", "late")
     await transport._store.driver.write_in_order(
         [
-            transport._publisher._insert(draft, late, clock()),
-            *transport._publisher._ready([draft], [late], clock()),
+            transport._publisher._insert(Row(draft, late), clock()),
+            *transport._publisher._ready([Row(draft, late)], clock()),
         ]
     )
     lease = await claim()

@@ -12,7 +12,7 @@ from fairlane.driver._copying import copying
 from fairlane.driver._driver import Driver
 from fairlane.driver._explaining import Cost
 from fairlane.driver._watching import Changes, ChangeStream, OpenStream
-from fairlane.driver._writes import Delete, Insert, Upsert, Write
+from fairlane.driver._writes import Delete, Insert, Unit, Upsert, Write
 
 __all__ = (
     "AUTHENTICATION_FAILED",
@@ -30,6 +30,7 @@ __all__ = (
     "Insert",
     "OpenStream",
     "Sort",
+    "Unit",
     "Upsert",
     "Write",
     "close",

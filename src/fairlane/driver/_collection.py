@@ -14,7 +14,7 @@ from fairlane.driver._codes import DUPLICATE_KEY, IMMUTABLE_FIELD
 from fairlane.driver._explaining import Cost, cost_of
 from fairlane.driver._kinds import Kind
 
-__all__ = ("Change", "Collection", "Sort", "as_single")
+__all__ = ("NEVER", "Change", "Collection", "Sort", "as_single")
 
 Sort = Sequence[tuple[str, int]]
 Change = tuple[Document, Document]
@@ -24,6 +24,7 @@ T = TypeVar("T")
 UPSERT_TRIES = 5
 
 NEVER: Document = {"$setOnInsert": {"_id": None}}
+"""Of an upsert by `_id` that must not insert."""
 
 ONE_REPLY = 1_000_000
 """Documents that may come in one reply, if they fit; left to itself a server sends 101 at first."""

@@ -13,13 +13,13 @@ from pymongo.write_concern import WriteConcern
 
 from fairlane.driver._bson import BSON, MOCK_BSON, Document
 from fairlane.driver._cancelling import guarded
-from fairlane.driver._codes import API_STRICT, COMMAND_NOT_FOUND
+from fairlane.driver._codes import API_STRICT, COMMAND_NOT_FOUND, IMMUTABLE_FIELD
 from fairlane.driver._collection import Change, Collection, Sort, as_single
 from fairlane.driver._copying import copying
 from fairlane.driver._hope import Hope
 from fairlane.driver._kinds import kind_of
 from fairlane.driver._watching import UNHURRIED, OpenStream, Stream
-from fairlane.driver._writes import Write
+from fairlane.driver._writes import Refusal, Settled, Unit, Write, in_phases, refusal_of
 from fairlane.errors import ConfigurationError
 
 __all__ = ("Driver",)
@@ -153,12 +153,67 @@ class Driver:
 
         Raises `DuplicateKeyError` if the key of an insert is taken; nothing after it was applied.
         """
+        refusal = await self.write_until_refused(writes)
+        if refusal is not None:
+            raise refusal.error
+
+    async def write_until_refused(self, writes: Sequence[Write]) -> Refusal | None:
+        """Apply the writes in order, and tell of the one that the server refuses, if it does so.
+
+        All before it were applied, and none behind it. Raises what concerns no single write.
+        """
         reached = 0
         if self.has_cross_collection_bulk and len(writes) > 1:
-            reached = await self._write_together([write.model() for write in writes])
+            try:
+                reached = await self._write_together([write.model() for write in writes])
+            except driver_errors.OperationFailure as error:
+                return refusal_of(error)
         for _, run in groupby(writes[reached:], key=lambda write: (type(write), write.collection)):
             batch: list[Any] = list(run)
-            await batch[0].apply(batch)
+            try:
+                await batch[0].apply(batch)
+            except driver_errors.OperationFailure as error:
+                return refusal_of(error, before=reached)
+            reached += len(batch)
+        return None
+
+    async def settle(self, units: Sequence[Unit]) -> list[Settled]:
+        """Apply the update of each unit, and what follows it if that matched.
+
+        One command, where the server can. What comes behind a unit that it stops at is done in
+        steps: two commands more, however many do not match.
+        """
+        settled: list[Settled] = []
+        if self.has_cross_collection_bulk and units:
+            settled = await self._settle_together(units)
+        return settled + await self._settle_in_steps(units[len(settled) :])
+
+    async def _settle_together(self, units: Sequence[Unit]) -> list[Settled]:
+        """Settle all in one command, or up to the first unit that the server stops at."""
+        writes = [unit.writes() for unit in units]
+        refusal = await self.write_until_refused([write for unit in writes for write in unit])
+        if refusal is None:
+            return [Settled(True)] * len(units)
+        place, settled = refusal.place, 0
+        while place >= len(writes[settled]):
+            place -= len(writes[settled])
+            settled += 1
+        is_missed = place == 0 and refusal.error.code == IMMUTABLE_FIELD
+        stopped = Settled(is_held=place > 0, trouble=None if is_missed else refusal.error)
+        return [*[Settled(True)] * settled, stopped]
+
+    async def _settle_in_steps(self, units: Sequence[Unit]) -> list[Settled]:
+        """Settle first, then do the rest for all: a few commands on any server."""
+        if not units:
+            return []
+        told = await self.update_and_tell(units[0].collection, [unit.change for unit in units])
+        held = [unit for unit, is_held in zip(units, told, strict=True) if is_held]
+        trouble: driver_errors.PyMongoError | None = None
+        try:
+            await self.write_in_order(in_phases(held))
+        except driver_errors.PyMongoError as error:  # the settlements are decided
+            trouble = error
+        return [Settled(is_held, trouble if is_held else None) for is_held in told]
 
     async def update_and_tell(
         self, collection: Collection, changes: Sequence[Change]

@@ -7,7 +7,8 @@ from typing import Any
 
 from pymongo.errors import PyMongoError
 
-from fairlane.driver import Change, Delete, Document, Write
+from fairlane.driver import Change, Delete, Document, Unit, Write
+from fairlane.flushing import Flushes
 from fairlane.lease import commands
 from fairlane.model import Lease
 from fairlane.shield import finish
@@ -26,6 +27,9 @@ Leases = Sequence[Lease[Any]]
 RECENT = 5.0
 """Seconds for which a claim's look at its group is trusted; `repair()` allows for far more."""
 
+MOST = 500
+"""Leases that acks at the same time settle together."""
+
 MAX_TEXT = 4_000
 """Characters of a reason or an error that are kept."""
 
@@ -41,9 +45,18 @@ class Settler:
         self._burial = burial
         self._floors = floors
         self._dead_head = dead_head
+        self._flushes: Flushes[Lease[Any], bool] = Flushes(self._ack, most=MOST)
 
-    async def ack(self, leases: Leases) -> list[bool]:
-        return await finish(self._ack(leases))
+    async def ack(self, lease: Lease[Any]) -> bool:
+        """Settle a lease, together with those that others settle now."""
+        return await self._flushes.call(lease)
+
+    async def ack_many(self, leases: Leases) -> list[bool]:
+        return [_told(each) for each in await finish(self._ack(leases))]
+
+    async def drain(self) -> None:
+        """Wait until every `ack` that was called is done."""
+        await self._flushes.drain()
 
     async def dead_letter(
         self, lease: Lease[Any], reason: str, traceback: str | None = None, done: int = 0
@@ -73,15 +86,16 @@ class Settler:
 
         The next one was delivered once, behind the others; those behind it were not.
         """
-        return await finish(self._nack_rest(lease, done, delay, error))
+        (told,) = await finish(self._nack_rest(lease, done, delay, error))
+        return _told(told)
 
     async def release_rest(
         self, lease: Lease[Any], done: int, delay: float = 0.0, *, interrupted: bool = False
     ) -> bool:
         """Settle the first `done` messages, and give the rest back; none of them is charged."""
-        stopped = lease.messages[done].seq if interrupted else None
-        (is_held,) = await finish(self._ack([_part(lease, done)], delay, stopped))
-        return is_held
+        behind = lease.messages[done].seq if interrupted else None
+        (told,) = await finish(self._ack([_part(lease, done)], delay, behind))
+        return _told(told)
 
     async def release(
         self, leases: Leases, delay: float = 0.0, *, interrupted: bool = False
@@ -111,19 +125,15 @@ class Settler:
 
     async def _ack(
         self, leases: Leases, delay: float = 0.0, interrupted: int | None = None
-    ) -> list[bool]:
+    ) -> list[bool | Exception]:
         now = await self._store.now() + delay
-        accepted = await self._apply(
-            [self._settlement(lease, now, interrupted=interrupted) for lease in leases]
-        )
-        done = [lease for lease, is_held in zip(leases, accepted, strict=True) if is_held]
-        if done:
-            await self._tidy(done)
-        return accepted
+        last = await self._last([lease for lease in leases if lease._seen.is_last])
+        changes = [self._settlement(lease, now, interrupted=interrupted) for lease in leases]
+        return await self._settle(leases, changes, last)
 
     async def _nack_rest(
         self, lease: Lease[Any], done: int, delay: float, error: str | None
-    ) -> bool:
+    ) -> list[bool | Exception]:
         part = _part(lease, done)
         parked = _group_commands.parked(
             at=await self._store.now() + delay,
@@ -132,10 +142,7 @@ class Settler:
             error=None if error is None else error[:MAX_TEXT],
             done=_done(part),
         )
-        (is_held,) = await self._apply([_change(lease, parked)])
-        if is_held:
-            await self._tidy([part])
-        return is_held
+        return await self._settle([part], [_change(lease, parked)], [])
 
     async def _dead_letter(self, lease: Lease[Any], why: Document, done: int) -> bool:
         """Settle first, with what the dead letter needs in the lock, then move the message.
@@ -158,7 +165,7 @@ class Settler:
             part = _followed(part)
         (is_held,) = await self._apply([self._settlement(part, now, note)])
         if is_held:
-            await self._tidy([part], note)
+            await self._bury(part, note)
         return is_held
 
     def _settlement(
@@ -177,41 +184,50 @@ class Settler:
         )
         return _change(lease, settled)
 
-    async def _tidy(self, leases: Leases, note: Document | None = None) -> None:
-        """Clean up after settlements that are already decided: a failure here is not the caller's.
+    async def _settle(
+        self, leases: Leases, changes: Sequence[Change], last: Leases
+    ) -> list[bool | Exception]:
+        """Apply the changes, each with its clean-up; tell of each whether its lease was held.
 
-        The next claim of the groups, or `repair()`, does what is left. `note` is the only lease's
-        dead letter.
+        A change alone decides. What its clean-up leaves, the next claim of the group does, or
+        `repair()`.
         """
-        try:
-            if note is not None and not await self._burial.try_complete(leases[0].group_id, note):
-                return
-            await self._store.driver.write_in_order(await self._leftovers(leases))
-        except PyMongoError:
-            for lease in leases:
-                logger.warning(
-                    "group %r is settled; its clean-up is left to the next claim",
-                    lease.group_id,
-                    exc_info=True,
-                    extra={"group_id": lease.group_id, "seq": lease.seq, "attempt": lease.attempt},
-                )
+        tokens = {lease.token for lease in last}
+        units = [
+            Unit(self._store.locks, change, self._leftovers(lease, lease.token in tokens))
+            for lease, change in zip(leases, changes, strict=True)
+        ]
+        settled = await self._store.driver.settle(units)
+        for lease, each in zip(leases, settled, strict=True):
+            if each.is_held and each.trouble is not None:
+                _tell_unfinished(lease, each.trouble)
+        return [each.is_held if each.is_held else each.trouble or False for each in settled]
 
-    async def _leftovers(self, leases: Leases) -> list[Write]:
-        """Return what deletes the messages, and the locks of groups with nothing behind them.
+    async def _bury(self, lease: Lease[Any], note: Document) -> None:
+        """Carry a death out that is decided already: a failure here is not the caller's."""
+        try:
+            if not await self._burial.try_complete(lease.group_id, note):
+                return
+            last = await self._last([lease] if lease._seen.is_last else [])
+            phases = self._leftovers(lease, bool(last))
+            await self._store.driver.write_in_order([each for phase in phases for each in phase])
+        except PyMongoError as error:
+            _tell_unfinished(lease, error)
+
+    def _leftovers(self, lease: Lease[Any], is_last: bool) -> Sequence[Sequence[Write]]:
+        """Return what deletes the messages, and the lock of a group with nothing behind them.
 
         Messages are deleted before the lock: without it nobody would know that they are settled.
         What older settlements left undeleted stays in `done` until a claim sees it.
         """
         # Only the head of a lease was ever a dead letter.
         settled = {
-            seq: lease._seen.redriven_from if seq == lease.seq else None
-            for lease in leases
-            for seq in _seqs(lease)
+            seq: lease._seen.redriven_from if seq == lease.seq else None for seq in _seqs(lease)
         }
         deletions = self._store.deletions(settled)
-        last = await self._last([lease for lease in leases if lease._seen.is_last])
-        floors = [self._floors.raised(lease.group_id, lease.epoch) for lease in last]
-        return [*deletions, *floors, *(self._removal(lease) for lease in last)]
+        if not is_last:
+            return deletions, (), ()
+        return deletions, [self._floors.raised(lease.group_id, lease.epoch)], [self._removal(lease)]
 
     def _removal(self, lease: Lease[Any]) -> Write:
         match = _group_commands.drained(
@@ -242,6 +258,21 @@ class Settler:
             return set() if found is None else {found["group_id"]}
         groups: list[Document] = [{"$match": match}, {"$group": {"_id": "$group_id"}}]
         return {row["_id"] for row in await self._store.messages.aggregate(groups)}
+
+
+def _told(told: bool | Exception) -> bool:
+    if isinstance(told, Exception):
+        raise told
+    return told
+
+
+def _tell_unfinished(lease: Lease[Any], error: PyMongoError) -> None:
+    logger.warning(
+        "group %r is settled; its clean-up is left to the next claim",
+        lease.group_id,
+        exc_info=error,
+        extra={"group_id": lease.group_id, "seq": lease.seq, "attempt": lease.attempt},
+    )
 
 
 def _change(lease: Lease[Any], update: Document) -> Change:

@@ -202,7 +202,7 @@ class AsyncMongoTransport(Product, Generic[E]):
         """
         draft = self._publisher.draft(group_id, event, priority, message_id)
         await self._store.ready()
-        (seq,) = await self._publisher.publish([draft])
+        seq = await self._publisher.publish(draft)
         self._announcer.announce()
         return seq
 
@@ -214,7 +214,7 @@ class AsyncMongoTransport(Product, Generic[E]):
         """
         drafts = self._publisher.drafts(items)
         await self._store.ready()
-        seqs = await self._publisher.publish(drafts)
+        seqs = await self._publisher.publish_many(drafts)
         self._announcer.announce()
         return seqs
 
@@ -287,8 +287,7 @@ class AsyncMongoTransport(Product, Generic[E]):
         """
         _arguments.lease(lease)
         await self._store.ready()
-        (is_held,) = await self._settler.ack([lease])
-        return is_held
+        return await self._settler.ack(lease)
 
     async def ack_many(self, leases: Iterable[Lease[E]]) -> list[bool]:
         """Settle each lease as `ack` does, and return the results in order.
@@ -298,7 +297,7 @@ class AsyncMongoTransport(Product, Generic[E]):
         """
         held = _arguments.leases(leases)
         await self._store.ready()
-        return await self._settler.ack(held)
+        return await self._settler.ack_many(held)
 
     async def nack(
         self, lease: Lease[E], delay: Seconds = 0.0, *, error: str | None = None, done: int = 0

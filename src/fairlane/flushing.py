@@ -1,0 +1,157 @@
+"""Group commit: calls made at the same time share one flush."""
+
+import asyncio
+import math
+from collections import deque
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
+
+from fairlane.shield import DEADLINE, outlast
+
+__all__ = ("Flush", "Flushes")
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+PATIENCE = 0.25
+"""Seconds after which a flush that is not answered no longer holds up the next one."""
+
+Flush = Callable[[Sequence[T]], Coroutine[Any, Any, Sequence[R | Exception]]]
+"""Does something for all items, in order, and returns a result or an error for each."""
+
+
+@dataclass(eq=False, slots=True)
+class Call(Generic[T, R]):
+    """What one caller waits for."""
+
+    item: T
+    answer: asyncio.Future[R] = field(default_factory=lambda: _future())
+
+    def end(self, result: R | BaseException) -> None:
+        if self.answer.done():  # its caller has given up
+            return
+        if isinstance(result, asyncio.CancelledError):
+            self.answer.cancel()
+        elif isinstance(result, BaseException):
+            self.answer.set_exception(result)
+            self.answer.exception()  # a caller that was cancelled never asks for it
+        else:
+            self.answer.set_result(result)
+
+
+def _future() -> asyncio.Future[Any]:
+    return asyncio.get_running_loop().create_future()
+
+
+class Flushes(Generic[T, R]):
+    """While one flush is on its way the next one gathers: alone, a call waits for nobody.
+
+    Its callers are its only buffer: each waits until its own item is done, so whoever makes no more
+    calls than it can wait for is held back by the server, and by nothing else.
+
+    Args:
+        flush: does the work. If it raises, each caller gets that error.
+        most: items in one flush.
+        heaviest: how much they weigh together; one that weighs more goes alone.
+    """
+
+    def __init__(
+        self,
+        flush: Flush[T, R],
+        *,
+        most: int,
+        heaviest: float = math.inf,
+        weigh: Callable[[T], int] = lambda _: 0,
+    ) -> None:
+        self._flush = flush
+        self._most = most
+        self._heaviest = heaviest
+        self._weigh = weigh
+        self._waiting: deque[Call[T, R]] = deque()
+        self._flights: set[asyncio.Future[None]] = set()
+        self._overdue: asyncio.TimerHandle | None = None
+
+    async def call(self, item: T) -> R:
+        """Return the result for this item, or raise its error.
+
+        Cancelled before its flush has begun, it has done nothing. Later the flush goes on, for all
+        who share it; it is waited for, `fairlane.shield.DEADLINE` seconds at most.
+        """
+        call: Call[T, R] = Call(item)
+        self._waiting.append(call)
+        if not self._flights:
+            self._launch()
+        try:
+            await asyncio.wait((call.answer,))
+        except asyncio.CancelledError:
+            await self._leave(call)
+            raise
+        return call.answer.result()
+
+    async def drain(self) -> None:
+        """Wait until everything that was called for is done."""
+        while self._flights:
+            await asyncio.wait(self._flights)
+
+    async def _leave(self, call: Call[T, R]) -> None:
+        if call in self._waiting:
+            self._waiting.remove(call)
+        else:
+            await outlast(call.answer, DEADLINE)
+        call.answer.cancel()
+
+    def _launch(self) -> None:
+        """Send what waits. Its task begins a moment later: who calls meanwhile comes along."""
+        flight = asyncio.ensure_future(self._fly())
+        self._flights.add(flight)
+        flight.add_done_callback(self._landed)
+        self._watch_over()
+
+    def _watch_over(self) -> None:
+        if self._overdue is not None:
+            self._overdue.cancel()
+        loop = asyncio.get_running_loop()
+        self._overdue = loop.call_later(PATIENCE, self._go_on)
+
+    def _go_on(self) -> None:
+        if self._waiting:
+            self._launch()
+        elif self._flights:
+            self._watch_over()
+
+    def _landed(self, flight: asyncio.Future[None]) -> None:
+        self._flights.discard(flight)
+        if flight.cancelled():  # the event loop ends, and cancels every task
+            while self._waiting:
+                self._waiting.popleft().end(asyncio.CancelledError())
+        elif self._waiting:
+            self._launch()
+        elif not self._flights and self._overdue is not None:
+            self._overdue.cancel()
+
+    async def _fly(self) -> None:
+        calls = self._next()
+        try:
+            results: Sequence[R | BaseException] = await self._flush([each.item for each in calls])
+        except Exception as error:
+            results = [error] * len(calls)
+        except BaseException as error:
+            _answer(calls, [error] * len(calls))
+            raise
+        _answer(calls, results)
+
+    def _next(self) -> list[Call[T, R]]:
+        calls: list[Call[T, R]] = []
+        weight = 0
+        while self._waiting and len(calls) < self._most:
+            weight += self._weigh(self._waiting[0].item)
+            if calls and weight > self._heaviest:
+                break
+            calls.append(self._waiting.popleft())
+        return calls
+
+
+def _answer(calls: Sequence[Call[T, R]], results: Sequence[R | BaseException]) -> None:
+    for call, result in zip(calls, results, strict=True):
+        call.end(result)
