@@ -10,14 +10,14 @@ from typing import Any
 
 import bson
 import pymongo
-from pymongo.errors import ClientBulkWriteException, DuplicateKeyError
+from pymongo.errors import ClientBulkWriteException, OperationFailure
 from pymongo.operations import DeleteOne, InsertOne
 from pymongo.results import UpdateResult
 
 from fairlane import AsyncJobQueue, AsyncMongoTransport
 from fairlane.driver import BSON, Document
 from property.footprint import Footprint
-from property.memory_collection import DUPLICATE_KEY, MemoryCollection, Watcher, encoded
+from property.memory_collection import MemoryCollection, Watcher, encoded
 
 __all__ = ("BulkResult", "MemoryDatabase")
 
@@ -86,8 +86,8 @@ class MemoryDatabase:
         for index, model in enumerate(models):
             try:
                 matched = await self._apply(model)
-            except DuplicateKeyError as error:
-                failed = {"idx": index, "code": DUPLICATE_KEY, "errmsg": str(error)}
+            except OperationFailure as error:
+                failed = {"idx": index, "code": error.code, "errmsg": str(error)}
                 raise ClientBulkWriteException({"writeErrors": [failed]}, False) from error
             result.update_results[index] = UpdateResult({"n": int(matched)}, acknowledged=True)
         return result

@@ -5,7 +5,7 @@ from typing import Any, Protocol
 
 import bson
 from bson.raw_bson import RawBSONDocument
-from pymongo.errors import DuplicateKeyError
+from pymongo.errors import DuplicateKeyError, OperationFailure
 
 from fairlane.driver import BSON, RAW_BSON, Change, Document
 from property.footprint import Footprint
@@ -14,6 +14,7 @@ from property.operators import STAGES, in_order, is_match, projected, updated
 __all__ = ("DUPLICATE_KEY", "MemoryCollection", "Watcher", "encoded")
 
 DUPLICATE_KEY = 11000
+IMMUTABLE_FIELD = 66
 UNIQUE = (("message_id",), ("type", "unique_key"))
 """What no two documents of a collection have in common, where they have the last field."""
 
@@ -127,6 +128,8 @@ class MemoryCollection:
     async def upsert(self, writes: Sequence[Change]) -> None:
         for match, update in writes:
             if not await self.update_one(match, update):
+                if "_id" in update.get("$setOnInsert", ()):
+                    raise OperationFailure("the `_id` would be another one", IMMUTABLE_FIELD)
                 self._put(updated(dict(match), update, is_new=True))
 
     async def insert(self, documents: Sequence[Mapping[str, Any]]) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from fairlane import Lease
-from fairlane.driver import Change, Collection, Driver
+from fairlane.driver import Change, Collection, Driver, Settled, Unit
 from fairlane.lease import batch, commands, sweep
 from fairlane.lease.batch import Bids
 from fairlane.lease.rounds import Skipped
@@ -78,7 +78,7 @@ async def test_bids_given_back_without_their_tokens_are_found(
 async def test_settlement_that_is_told_of_all_if_some_matched_is_found(
     monkeypatch: pytest.MonkeyPatch, verb: str
 ) -> None:
-    tell = Driver.update_and_tell
+    tell, settle = Driver.update_and_tell, Driver.settle
 
     async def tell_of_all(
         self: Driver, collection: Collection, changes: Sequence[Change]
@@ -86,7 +86,11 @@ async def test_settlement_that_is_told_of_all_if_some_matched_is_found(
         told = await tell(self, collection, changes)
         return [any(told)] * len(told)
 
+    async def settle_all(self: Driver, units: Sequence[Unit]) -> list[Settled]:
+        return [Settled(any(each.is_held for each in await settle(self, units)))] * len(units)
+
     monkeypatch.setattr(Driver, "update_and_tell", tell_of_all)
+    monkeypatch.setattr(Driver, "settle", settle_all)
     await expect_found(
         f"{verb}_many_of_which_one_is_lost", "I3 .* though its group had a new owner"
     )
@@ -95,15 +99,12 @@ async def test_settlement_that_is_told_of_all_if_some_matched_is_found(
 async def test_settlement_that_is_told_of_none_if_some_did_not_match_is_found(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    tell = Driver.update_and_tell
+    settle = Driver.settle
 
-    async def tell_of_none(
-        self: Driver, collection: Collection, changes: Sequence[Change]
-    ) -> list[bool]:
-        told = await tell(self, collection, changes)
-        return [all(told)] * len(told)
+    async def settle_none(self: Driver, units: Sequence[Unit]) -> list[Settled]:
+        return [Settled(all(each.is_held for each in await settle(self, units)))] * len(units)
 
-    monkeypatch.setattr(Driver, "update_and_tell", tell_of_none)
+    monkeypatch.setattr(Driver, "settle", settle_none)
     await expect_found("ack_many_of_which_one_is_lost", "refused while its lease was held|I4")
 
 

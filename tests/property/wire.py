@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from pymongo.errors import AutoReconnect, ClientBulkWriteException
+from pymongo.errors import AutoReconnect, ClientBulkWriteException, OperationFailure
 from pymongo.operations import DeleteOne, InsertOne, UpdateOne
 
 from fairlane import AsyncJobQueue, AsyncMongoTransport
@@ -146,11 +146,15 @@ class WiredClient:
             try:
                 one = await self._wire.send(part, _verb(model), call)
             except AutoReconnect as error:  # the driver wraps it, so the wire does
-                raise ClientBulkWriteException({"error": error}, False) from error
+                known = AutoReconnect(f"within a command: {error}") if index else error
+                raise ClientBulkWriteException({"error": known}, False) from error
             except ClientBulkWriteException as error:
                 for failed in (error.details or {}).get("writeErrors", ()):
                     failed["idx"] = index
                 raise
+            except OperationFailure as error:  # of one write, by the server
+                failed = {"idx": index, "code": error.code, "errmsg": str(error)}
+                raise ClientBulkWriteException({"writeErrors": [failed]}, False) from error
             if options.get("verbose_results"):
                 result.update_results[index] = one.update_results[0]
         return result

@@ -12,7 +12,7 @@ from fairlane.driver._copying import copying
 from fairlane.driver._driver import Driver
 from fairlane.driver._explaining import Cost
 from fairlane.driver._watching import Changes, ChangeStream, OpenStream
-from fairlane.driver._writes import Delete, Insert, Unit, Upsert, Write
+from fairlane.driver._writes import Delete, Insert, Settled, Unit, Upsert, Write
 
 __all__ = (
     "AUTHENTICATION_FAILED",
@@ -29,6 +29,7 @@ __all__ = (
     "Driver",
     "Insert",
     "OpenStream",
+    "Settled",
     "Sort",
     "Unit",
     "Upsert",

@@ -85,7 +85,7 @@ class Publisher(Generic[E]):
         """
         stored: list[int] = []
         for start in range(0, len(drafts), CHUNK):
-            told = await finish(self._write(drafts[start : start + CHUNK]))
+            told = await finish(self._write(drafts[start : start + CHUNK], is_one_call=True))
             stored += [_number(each) for each in told]
         return stored
 
@@ -101,9 +101,12 @@ class Publisher(Generic[E]):
             )
         return self.draft(*item)
 
-    async def _write(self, drafts: Sequence[Draft]) -> list[int | Exception]:
+    async def _write(
+        self, drafts: Sequence[Draft], *, is_one_call: bool = False
+    ) -> list[int | Exception]:
         """Store the drafts in order; return the number of each, or why it was refused.
 
+        Of one call nothing is stored behind what is refused: it would overtake that.
         Race: `repair()` looks no more at numbers older than a minute, so they must be young.
         """
         first = await self._store.reserve(len(drafts))
@@ -113,6 +116,8 @@ class Publisher(Generic[E]):
         at: int | None = 0
         while at is not None:
             at = await self._write_from(at, rows, told, now)
+            if is_one_call and at and isinstance(told[at - 1], Exception):
+                del rows[at:], told[at:]
         return told
 
     async def _write_from(
