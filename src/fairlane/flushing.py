@@ -4,12 +4,12 @@ import asyncio
 import math
 from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from fairlane.shield import DEADLINE, outlast
 
-__all__ = ("Flush", "Flushes")
+__all__ = ("Call", "Flush", "Flushes")
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -26,7 +26,7 @@ class Call(Generic[T, R]):
     """What one caller waits for."""
 
     item: T
-    answer: asyncio.Future[R] = field(default_factory=lambda: _future())
+    answer: asyncio.Future[R]
 
     def end(self, result: R | BaseException) -> None:
         if self.answer.done():  # its caller has given up
@@ -38,10 +38,6 @@ class Call(Generic[T, R]):
             self.answer.exception()  # a caller that was cancelled never asks for it
         else:
             self.answer.set_result(result)
-
-
-def _future() -> asyncio.Future[Any]:
-    return asyncio.get_running_loop().create_future()
 
 
 class Flushes(Generic[T, R]):
@@ -78,7 +74,7 @@ class Flushes(Generic[T, R]):
         Cancelled before its flush has begun, it has done nothing. Later the flush goes on, for all
         who share it; it is waited for, `fairlane.shield.DEADLINE` seconds at most.
         """
-        call: Call[T, R] = Call(item)
+        call: Call[T, R] = Call(item, asyncio.get_running_loop().create_future())
         self._waiting.append(call)
         if not self._flights:
             self._launch()
@@ -132,6 +128,8 @@ class Flushes(Generic[T, R]):
 
     async def _fly(self) -> None:
         calls = self._next()
+        if not calls:  # all were cancelled in the last moment
+            return
         try:
             results: Sequence[R | BaseException] = await self._flush([each.item for each in calls])
         except Exception as error:

@@ -1,15 +1,19 @@
 """Small scenes of claims and settlements of several groups at once."""
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 from fairlane import Lease
+from property.actors import Program
 from property.explorer import Scene
-from property.programs import Programs, claim_two, publish, settle_many, work
+from property.programs import Programs, ack_together, claim_two, publish, settle_many, work
 from property.scenes import EXPIRY, MANY_MOVES, MOVES
 from property.world import Participant, World
 
 __all__ = ("BATCHES", "two_leased")
+
+Settle = Callable[[list[Lease[Any]]], Program]
 
 
 async def two_leased(world: World) -> list[Lease[Any]]:
@@ -21,7 +25,7 @@ async def two_leased(world: World) -> list[Lease[Any]]:
     return leases
 
 
-async def one_lost(verb: str, world: World) -> Programs:
+async def one_lost(settle_both: Settle, world: World) -> Programs:
     """Both leases have run out, and somebody else has one of the groups by now."""
     leases = await two_leased(world)
     world.clock.advance(EXPIRY)
@@ -31,7 +35,7 @@ async def one_lost(verb: str, world: World) -> Programs:
         await actor.pause("ack")
         await actor.attempt(MOVES["ack"](self, new))
 
-    return {"v": settle_many(verb, leases), "w": settle}
+    return {"v": settle_both(leases), "w": settle}
 
 
 async def both_late(verb: str, world: World) -> Programs:
@@ -59,7 +63,8 @@ async def two_claims_of_two_of_three_groups(world: World) -> Programs:
 BATCHES: dict[str, Scene] = {
     scene.__name__: scene for scene in (ack_many_and_work, two_claims_of_two_of_three_groups)
 }
+BATCHES["acks_together_of_which_one_is_lost"] = partial(one_lost, ack_together)
 for verb in MANY_MOVES:
-    BATCHES[f"{verb}_many_of_which_one_is_lost"] = partial(one_lost, verb)
+    BATCHES[f"{verb}_many_of_which_one_is_lost"] = partial(one_lost, partial(settle_many, verb))
     BATCHES[f"late_{verb}_many_and_work"] = partial(both_late, verb)
     BATCHES[f"{verb}_many_and_publish"] = partial(many_and_publish, verb)

@@ -1,5 +1,6 @@
 """One process in a world. What it does is written to the log, and watched."""
 
+import asyncio
 from collections.abc import Sequence
 from typing import Any
 
@@ -55,6 +56,10 @@ class Participant:
             self._log.published(event, seq)
         return events
 
+    async def publish_together(self, *group_ids: str) -> list[int]:
+        """Publish in several tasks at one time."""
+        return await asyncio.gather(*map(self.publish, group_ids))
+
     async def claim(self, visibility: float = VISIBILITY) -> Lease[Any] | None:
         with self._lookout.claim(self.name) as look:
             lease = await self.transport.claim(self.name, visibility)
@@ -79,6 +84,10 @@ class Participant:
 
     async def ack(self, lease: Lease[Any]) -> bool:
         return await self._settle("ack", lease)
+
+    async def ack_together(self, leases: Sequence[Lease[Any]]) -> list[bool]:
+        """Settle in several tasks at one time."""
+        return await asyncio.gather(*map(self.ack, leases))
 
     async def nack(self, lease: Lease[Any], delay: float = 0.0) -> bool:
         return await self._settle("nack", lease, delay)

@@ -13,6 +13,7 @@ from property.world import VISIBILITY, Participant, World
 
 __all__ = (
     "Programs",
+    "ack_together",
     "backwards",
     "claim",
     "claim_two",
@@ -22,6 +23,7 @@ __all__ = (
     "publish",
     "publish_many",
     "publish_to",
+    "publish_together",
     "reconcile",
     "reconcile_twice",
     "redrive",
@@ -51,6 +53,11 @@ publish = publish_to("g")
 async def publish_many(actor: Actor, self: Participant) -> None:
     await actor.pause("publish_many")
     await attempted(actor, self.publish_many("g", "h", "g"))
+
+
+async def publish_together(actor: Actor, self: Participant) -> None:
+    await actor.pause("publish")
+    await attempted(actor, self.publish_together("g", "h", "g"))
 
 
 async def claim(actor: Actor, self: Participant) -> None:
@@ -126,6 +133,16 @@ def settle_many(verb: str, leases: list[Lease[Any]]) -> Program:
     async def settle(actor: Actor, self: Participant) -> None:
         await actor.pause(f"{verb}_many")
         await attempted(actor, MANY_MOVES[verb](self, leases))
+
+    return settle
+
+
+def ack_together(leases: list[Lease[Any]]) -> Program:
+    """Return the program of somebody whose tasks acknowledge these leases at one time."""
+
+    async def settle(actor: Actor, self: Participant) -> None:
+        await actor.pause("ack")
+        await attempted(actor, self.ack_together(leases))
 
     return settle
 

@@ -12,6 +12,7 @@ from property.programs import (
     held,
     publish,
     publish_many,
+    publish_together,
     repair,
     work,
     work_ending_in,
@@ -109,6 +110,10 @@ async def publish_many_and_work(_: World) -> Programs:
     return {"p": publish_many, "w": work}
 
 
+async def publishes_together_and_work(_: World) -> Programs:
+    return {"p": publish_together, "w": work}
+
+
 SCENES: dict[str, Scene] = {
     scene.__name__: scene
     for scene in (
@@ -127,6 +132,7 @@ SCENES: dict[str, Scene] = {
         claim_of_two_groups_and_publish,
         claim_of_two_groups_and_work,
         publish_many_and_work,
+        publishes_together_and_work,
     )
 }
 SCENES |= {f"late_{verb}_and_new_owner": partial(late, verb) for verb in MOVES}

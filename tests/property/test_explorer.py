@@ -121,7 +121,7 @@ async def test_spoiled_command_is_found(
         await explore(SCENES[scene])
 
 
-async def deleting_all_the_same(self: Settler, leases: list[Lease[int]]) -> list[bool]:
+async def deleting_all_the_same(self: Settler, leases: list[Lease[int]]) -> list[object]:
     (lease,) = leases
     try:
         (is_held,) = await ack(self, leases)

@@ -488,6 +488,15 @@ class AsyncMongoTransport(Product, Generic[E]):
         await self._store.ready()
         return await self._placer.reconcile()
 
+    async def close(self) -> None:
+        """Wait for what is being published and acknowledged; close the client if it is its own.
+
+        May be called again. Calls on a transport whose client is closed raise `FairlaneError`.
+        """
+        await self._publisher.drain()
+        await self._settler.drain()
+        await super().close()
+
     async def clear(self) -> None:
         """Delete all messages, groups and dead letters; numbers and epochs go on growing."""
         await self._store.ready()
