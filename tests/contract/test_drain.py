@@ -3,13 +3,14 @@
 Here the publish comes at one chosen place; `../property` puts it at every driver call.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 import pytest
 
 from fairlane import AsyncMongoTransport, Lease
 from fairlane.testing import ManualClock
+from fairlane.driver import Write
 
 Transport = AsyncMongoTransport[Any]
 Claim = Callable[..., Awaitable[Lease[Any]]]
@@ -32,13 +33,16 @@ async def test_publish_between_the_settlement_and_its_clean_up_is_claimable_afte
     """Statement 32."""
     await transport.publish("g", 1)
     lease = await claim()
-    tidy = transport._settler._tidy
+    driver = transport._store.driver
+    driver.has_cross_collection_bulk = False  # with it they are one command
+    tidy = driver.write_in_order
 
-    async def publish_first(*arguments: Any, **options: Any) -> None:
+    async def publish_first(writes: Sequence[Write]) -> None:
+        monkeypatch.undo()
         await transport.publish("g", 2)
-        await tidy(*arguments, **options)
+        await tidy(writes)
 
-    monkeypatch.setattr(transport._settler, "_tidy", publish_first)
+    monkeypatch.setattr(driver, "write_in_order", publish_first)
     await transport.ack(lease)
     assert (await claim()).event == 2
 

@@ -212,13 +212,13 @@ async def test_cancelled_publish_many_leaves_no_message_that_cannot_be_claimed(
     """Statement 35: what is stored is claimable, however large the call was."""
     items = [(f"group-{number}", number) for number in range(1_500)]
     publishing = asyncio.ensure_future(transport.publish_many(items))
-    write_in_order = transport._store.driver.write_in_order
+    write = transport._store.driver.write_until_refused
 
-    async def write(writes: Any) -> None:
+    async def cancel_and_write(writes: Any) -> Any:
         publishing.cancel()
-        await write_in_order(writes)
+        return await write(writes)
 
-    monkeypatch.setattr(transport._store.driver, "write_in_order", write)
+    monkeypatch.setattr(transport._store.driver, "write_until_refused", cancel_and_write)
     with pytest.raises(asyncio.CancelledError):
         await publishing
     stored = await transport._store.messages.count({})

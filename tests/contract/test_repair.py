@@ -79,7 +79,7 @@ async def test_mending_sees_what_is_stored_late_as_a_repair_does(
     clock.advance(LATE - 1)
     await transport.mend()
     draft = transport._publisher.draft("g", "late")
-    insert = transport._publisher._insert(draft, late, clock())
+    insert = transport._publisher._insert(Row(draft, late), clock())
     await transport._store.driver.write_in_order([insert])
     clock.advance(GRACE)
     assert await transport.mend() == 1
