@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from fairlane import AsyncMongoTransport, Lease
-from fairlane.testing import ManualClock
 from fairlane.driver import Write
+from fairlane.testing import ManualClock
 
 Transport = AsyncMongoTransport[Any]
 Claim = Callable[..., Awaitable[Lease[Any]]]

@@ -19,6 +19,28 @@ async def test_publish_with_a_message_id_can_be_repeated(transport: Transport) -
     assert (await transport.stats()).messages == 1
 
 
+async def test_publishes_at_one_time_are_each_told_of_their_own_message(
+    transport: Transport,
+) -> None:
+    """They share their commands, and none is refused for what another one repeats."""
+    first = await transport.publish("g", 1, message_id="m")
+    told = await asyncio.gather(
+        transport.publish("g", 2),
+        transport.publish("g", 1, message_id="m"),
+        transport.publish("h", 3, message_id="m"),
+        transport.publish("h", 4, message_id="n"),
+        transport.publish("h", 4, message_id="n"),
+        transport.publish("i", 5),
+        return_exceptions=True,
+    )
+    assert told[1] == first
+    assert isinstance(told[2], Duplicate)
+    assert told[3] == told[4]
+    assert [message.event for message in await transport.peek("g")] == [1, 2]
+    assert [message.seq for message in await transport.peek("h")] == [told[3]]
+    assert [message.seq for message in await transport.peek("i")] == [told[5]]
+
+
 async def test_publish_with_a_message_id_of_another_group_is_a_duplicate(
     transport: Transport,
 ) -> None:

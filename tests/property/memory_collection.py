@@ -133,9 +133,9 @@ class MemoryCollection:
                 self._put(updated(dict(match), update, is_new=True))
 
     async def insert(self, documents: Sequence[Mapping[str, Any]]) -> None:
-        for document in documents:
+        for index, document in enumerate(documents):
             plain = self._decoded(encoded(document))
-            self._refuse_duplicate(plain)
+            self._refuse_duplicate(plain, index)
             self._put(plain)
 
     async def insert_each(
@@ -163,7 +163,7 @@ class MemoryCollection:
         self._delete(found)
         return len(found)
 
-    def _refuse_duplicate(self, document: Document) -> None:
+    def _refuse_duplicate(self, document: Document, index: int = 0) -> None:
         """Refuse what the server's unique indexes would refuse."""
         taken = self._matching({"_id": document["_id"]}, limit=1)
         for *others, last in UNIQUE:
@@ -171,7 +171,8 @@ class MemoryCollection:
                 names = (*others, last)
                 taken = self._matching({name: document[name] for name in names}, limit=1)
         if taken:
-            raise DuplicateKeyError(f"E11000 duplicate key in {self.name}", DUPLICATE_KEY)
+            message = f"E11000 duplicate key in {self.name}"
+            raise DuplicateKeyError(message, DUPLICATE_KEY, {"index": index})
 
     def _changed(self, document: Document, update: Document | list[Document]) -> bytes:
         after = updated(document, update)

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pymongo.errors import OperationFailure, PyMongoError
+from pymongo.errors import DuplicateKeyError, OperationFailure, PyMongoError
 from pymongo.operations import DeleteOne, InsertOne, UpdateOne
 
 from fairlane.driver._bson import Document
@@ -149,6 +149,6 @@ def refusal_of(error: OperationFailure, *, before: int = 0) -> Refusal:
     """
     details = error.details or {}
     place = details.get("idx", details.get("index"))
-    if place is None:
+    if place is None and not isinstance(error, DuplicateKeyError):
         raise error
-    return Refusal(before + int(place), error)
+    return Refusal(before + int(place or 0), error)  # fakes do not say which, of one
