@@ -182,7 +182,8 @@ class AsyncMongoTransport(Product, Generic[E]):
 
         When this returns the message is stored on a majority and will be delivered, after every
         message of the group whose publish returned before. A call that raised may have happened;
-        with a `message_id` it can be repeated without harm.
+        with a `message_id` it can be repeated without harm. Calls of tasks that run at the same
+        time share their commands; alone, none waits for another.
 
         Args:
             group_id: any valid `str`.
@@ -283,7 +284,8 @@ class AsyncMongoTransport(Product, Generic[E]):
         """Settle the message, or all messages of a batch: done, and never delivered again.
 
         Returns False, and changes nothing, if the lease is no longer held. Succeeds after expiry
-        as long as nobody else has claimed the group. Cancelled, it is finished all the same.
+        as long as nobody else has claimed the group. Cancelled, it is finished all the same; raised,
+        it may have happened. Acks of tasks that run at the same time share their commands.
         """
         _arguments.lease(lease)
         await self._store.ready()
