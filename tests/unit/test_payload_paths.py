@@ -18,7 +18,7 @@ MEGABYTE = 1024 * 1024
 
 
 def encoded(event: Any, **options: Any) -> Any:
-    return Payload[Any](None).encode(event, **{"group_id": "g", **options})
+    return Payload[Any](None).encode(event, **{"group_id": "g", **options})[0]
 
 
 def refusal(event: Any, **options: Any) -> PayloadError:
@@ -152,7 +152,7 @@ class Upper:
 
 def test_codec_maps_both_ways() -> None:
     payload: Payload[str] = Payload(Upper())
-    assert payload.encode("abc", group_id="g") == "ABC"
+    assert payload.encode("abc", group_id="g")[0] == "ABC"
     assert payload.decode("ABC") == "abc"
 
 

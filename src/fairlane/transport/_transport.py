@@ -284,8 +284,8 @@ class AsyncMongoTransport(Product, Generic[E]):
         """Settle the message, or all messages of a batch: done, and never delivered again.
 
         Returns False, and changes nothing, if the lease is no longer held. Succeeds after expiry
-        as long as nobody else has claimed the group. Cancelled, it is finished all the same; raised,
-        it may have happened. Acks of tasks that run at the same time share their commands.
+        as long as nobody else has claimed the group. Cancelled, it is finished all the same. One
+        that raised may have happened. Acks of tasks that run at the same time share their commands.
         """
         _arguments.lease(lease)
         await self._store.ready()
