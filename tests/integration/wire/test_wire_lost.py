@@ -1,7 +1,8 @@
 """Commands and replies that get lost: every command of every operation (faults 2, 3, 6, 16)."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from typing import Any, cast
 
 import pytest
 from pymongo.errors import AutoReconnect, DuplicateKeyError
@@ -13,6 +14,12 @@ from integration.wire.proxy import Fault, Kind, Proxy
 from integration.wire.setups import COVERING, PLAINEST, Setup, setups
 from property.script import Outcome
 from property.world import ServerStage
+
+ACKS = ("ack", "ack-of-the-last")
+
+
+def status(client: Any) -> Mapping[str, object]:
+    return cast("Mapping[str, object]", client.admin.command("serverStatus"))
 
 
 def lost(proxy: Proxy, fault: Fault) -> Trouble:
@@ -46,9 +53,16 @@ def expect_decided(operation: Operation, outcome: Outcome, nth: int) -> None:
 @setups(*COVERING)
 @pytest.mark.parametrize("name", OPERATIONS)
 async def test_lost_reply_breaks_no_invariant(
-    name: str, commands: tuple[str, ...], player: Player, proxy: Proxy, setup: Setup
+    name: str,
+    commands: tuple[str, ...],
+    player: Player,
+    proxy: Proxy,
+    setup: Setup,
+    janitor: Any,
 ) -> None:
     operation = OPERATIONS[name]
+    if setup.is_recent and setup.retries and name in ACKS and "secantus" in status(janitor):
+        pytest.skip("SecantusDB keeps no record of retryable bulkWrites: repeated, it meets itself")
     for nth in range(1, len(commands) + 1):
         outcome = await player.play(operation, lost(proxy, Fault(kind="lose reply", nth=nth)))
         expect_decided(operation, outcome, nth)
