@@ -51,8 +51,12 @@ class InUse(ConnectionPoolListener):
     def connection_checked_in(self, event: Any) -> None:
         self.number -= 1
 
-    def __getattr__(self, name: str) -> Callable[[Any], None]:
-        return lambda _: None
+    def ignore(self, event: Any) -> None:
+        """The driver prints a traceback, with its sources, for each event without a method."""
+
+    pool_created = pool_ready = pool_cleared = pool_closed = ignore
+    connection_created = connection_ready = connection_closed = ignore
+    connection_check_out_started = connection_check_out_failed = ignore
 
 
 async def eventually(is_so: Callable[[], bool]) -> None:
