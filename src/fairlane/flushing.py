@@ -14,7 +14,7 @@ __all__ = ("Call", "Flush", "Flushes")
 T = TypeVar("T")
 R = TypeVar("R")
 
-PATIENCE = 0.25
+PATIENCE = 1.0
 """Seconds after which a flush that is not answered no longer holds up the next one."""
 
 Flush = Callable[[Sequence[T]], Coroutine[Any, Any, Sequence[R | Exception]]]

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from fairlane import AsyncMongoTransport, Lease
+from fairlane import AsyncMongoTransport, Lease, WorkerPool
 from fairlane.testing import ManualClock
 
 Transport = AsyncMongoTransport[Any]
@@ -98,6 +98,29 @@ async def test_publishes_at_one_time_take_as_many_commands_as_one(
     """Statement 54: of all tasks of a process."""
     await asyncio.gather(*(opened.publish(f"g{number % 3}", number) for number in range(9)))
     assert command_log.take() == ["findAndModify", "bulkWrite"]
+
+
+@pytest.mark.usefixtures("needs_bulk")
+async def test_lives_of_messages_under_load_take_less_than_a_command_each(
+    opened: Transport, command_log: Any
+) -> None:
+    """Statement 54: 64 tasks that publish, then a pool with as many slots."""
+    handled: list[int] = []
+
+    async def handle(lease: Lease[Any]) -> None:
+        handled.append(lease.seq)
+        if len(handled) == 3 * 64:
+            pool.stop()
+
+    async def publish(task: int) -> None:
+        for number in range(3):
+            await opened.publish(f"g{(task * 3 + number) % 100}", number)
+
+    pool = WorkerPool(opened, handle, concurrency=64)
+    await asyncio.gather(*map(publish, range(64)))
+    await pool.run()
+    assert len(set(handled)) == 3 * 64
+    assert len(command_log.take()) <= 3 * 64 / 2
 
 
 @pytest.mark.parametrize("verb", ["nack", "release", "extend"])

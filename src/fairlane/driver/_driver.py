@@ -163,11 +163,15 @@ class Driver:
         All before it were applied, and none behind it. Raises what concerns no single write.
         """
         reached = 0
-        if self.has_cross_collection_bulk and len(writes) > 1:
+        while self.has_cross_collection_bulk and reached + 1 < len(writes):
+            models = [write.model() for write in writes[reached:]]
             try:
-                reached = await self._write_together([write.model() for write in writes])
+                applied = await self._write_together(models)
             except driver_errors.OperationFailure as error:
-                return refusal_of(error)
+                return refusal_of(error, before=reached)
+            if not applied:
+                break
+            reached += applied
         for _, run in groupby(writes[reached:], key=lambda write: (type(write), write.collection)):
             batch: list[Any] = list(run)
             try:
