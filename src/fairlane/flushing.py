@@ -4,8 +4,11 @@ import asyncio
 import math
 from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
+from contextvars import Context
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
+
+import anyio
 
 from fairlane.shield import DEADLINE, outlast
 
@@ -16,6 +19,9 @@ R = TypeVar("R")
 
 PATIENCE = 1.0
 """Seconds after which a flush that is not answered no longer holds up the next one."""
+
+DRAIN_SECONDS = 5.0
+"""For so long a server that does not answer holds up the end."""
 
 Flush = Callable[[Sequence[T]], Coroutine[Any, Any, Sequence[R | Exception]]]
 """Does something for all items, in order, and returns a result or an error for each."""
@@ -65,7 +71,8 @@ class Flushes(Generic[T, R]):
         self._heaviest = heaviest
         self._weigh = weigh
         self._waiting: deque[Call[T, R]] = deque()
-        self._flights: set[asyncio.Future[None]] = set()
+        self._flights: dict[asyncio.Future[None], list[Call[T, R]]] = {}
+        self._newest: asyncio.Future[None] | None = None
         self._overdue: asyncio.TimerHandle | None = None
 
     async def call(self, item: T) -> R:
@@ -76,7 +83,7 @@ class Flushes(Generic[T, R]):
         """
         call: Call[T, R] = Call(item, asyncio.get_running_loop().create_future())
         self._waiting.append(call)
-        if not self._flights:
+        if self._newest is None:
             self._launch()
         try:
             await asyncio.wait((call.answer,))
@@ -86,58 +93,71 @@ class Flushes(Generic[T, R]):
         return call.answer.result()
 
     async def drain(self) -> None:
-        """Wait until everything that was called for is done."""
-        while self._flights:
-            await asyncio.wait(self._flights)
+        """Wait until everything that was called for is done, `DRAIN_SECONDS` at most."""
+        with anyio.move_on_after(DRAIN_SECONDS):
+            while self._flights:
+                await asyncio.wait(self._flights)
 
     async def _leave(self, call: Call[T, R]) -> None:
         if call in self._waiting:
             self._waiting.remove(call)
         else:
-            await outlast(call.answer, DEADLINE)
+            with anyio.CancelScope(shield=True):  # else its scope would cancel again and again
+                await outlast(call.answer, DEADLINE)
         call.answer.cancel()
+        self._break_off(call)
+
+    def _break_off(self, call: Call[T, R]) -> None:
+        """Cancel the flight of this call if nobody waits for it any more."""
+        for flight, calls in list(self._flights.items()):
+            if call in calls and all(each.answer.done() for each in calls):
+                del self._flights[flight]
+                flight.cancel()
 
     def _launch(self) -> None:
-        """Send what waits. Its task begins a moment later: who calls meanwhile comes along."""
-        flight = asyncio.ensure_future(self._fly())
-        self._flights.add(flight)
-        flight.add_done_callback(self._landed)
-        self._watch_over()
+        """Send what waits. Its task begins a moment later: who calls meanwhile comes along.
 
-    def _watch_over(self) -> None:
+        In a context of its own: what one caller has set, a `pymongo.timeout` for one, is not for
+        those who share its flush.
+        """
+        loop, calls, context = asyncio.get_running_loop(), list[Call[T, R]](), Context()
+        flight = self._newest = loop.create_task(self._fly(calls), context=context)
+        self._flights[flight] = calls
+        flight.add_done_callback(self._landed, context=context)
         if self._overdue is not None:
             self._overdue.cancel()
-        loop = asyncio.get_running_loop()
-        self._overdue = loop.call_later(PATIENCE, self._go_on)
+        self._overdue = loop.call_later(PATIENCE, self._overtake, context=context)
 
-    def _go_on(self) -> None:
+    def _overtake(self) -> None:
+        """Go on beside a flight that is not answered."""
+        self._newest = None
         if self._waiting:
             self._launch()
-        elif self._flights:
-            self._watch_over()
 
     def _landed(self, flight: asyncio.Future[None]) -> None:
-        self._flights.discard(flight)
-        if flight.cancelled():  # the event loop ends, and cancels every task
+        is_broken_off = self._flights.pop(flight, None) is None
+        if flight.cancelled() and not is_broken_off:  # the event loop ends, and cancels every task
             while self._waiting:
                 self._waiting.popleft().end(asyncio.CancelledError())
-        elif self._waiting:
-            self._launch()
-        elif not self._flights and self._overdue is not None:
+        if flight is not self._newest:  # another one has overtaken it
+            return
+        self._newest = None
+        if self._overdue is not None:
             self._overdue.cancel()
+        if self._waiting:
+            self._launch()
 
-    async def _fly(self) -> None:
-        calls = self._next()
+    async def _fly(self, calls: list[Call[T, R]]) -> None:
+        calls += self._next()
         if not calls:  # all were cancelled in the last moment
             return
         try:
-            results: Sequence[R | BaseException] = await self._flush([each.item for each in calls])
+            _answer(calls, await self._flush([each.item for each in calls]))
         except Exception as error:
-            results = [error] * len(calls)
+            _answer(calls, [error] * len(calls))
         except BaseException as error:
             _answer(calls, [error] * len(calls))
             raise
-        _answer(calls, results)
 
     def _next(self) -> list[Call[T, R]]:
         calls: list[Call[T, R]] = []

@@ -41,6 +41,22 @@ async def test_publishes_at_one_time_are_each_told_of_their_own_message(
     assert [message.seq for message in await transport.peek("i")] == [told[5]]
 
 
+async def test_repeats_at_one_time_take_a_few_commands(
+    transport: Transport, command_log: Any
+) -> None:
+    """As after an outage, when all publishers repeat what they do not know of."""
+
+    async def publish_all() -> list[int]:
+        ids = [f"m{number}" for number in range(50)]
+        calls = [transport.publish("g", number, message_id=each) for number, each in enumerate(ids)]
+        return await asyncio.gather(*calls)
+
+    first = await publish_all()
+    command_log.take()
+    assert await publish_all() == first
+    assert len(command_log.take()) <= 6
+
+
 async def test_publish_with_a_message_id_of_another_group_is_a_duplicate(
     transport: Transport,
 ) -> None:

@@ -111,3 +111,13 @@ async def test_lost_connection_is_the_callers() -> None:
     driver, _ = settling(ClientBulkWriteException({"error": AutoReconnect("away")}, False))
     with pytest.raises(AutoReconnect, match="away"):
         await driver.settle(units(Locks()))
+
+
+async def test_settlement_that_too_few_servers_have_is_not_told_as_done() -> None:
+    """Also where a lost lease stands behind it in the same command."""
+    failed = {"idx": 3, "code": IMMUTABLE, "errmsg": "refused"}
+    concern = {"code": 64, "errmsg": "waiting for replication timed out"}
+    details = {"writeErrors": [failed], "writeConcernErrors": [concern]}
+    driver, _ = settling(ClientBulkWriteException(details, False))
+    with pytest.raises(ClientBulkWriteException):
+        await driver.settle(units(Locks()))

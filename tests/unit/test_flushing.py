@@ -2,11 +2,17 @@
 
 import asyncio
 from collections.abc import Sequence
+from contextvars import ContextVar
+from types import SimpleNamespace
+from typing import Any
 
+import anyio
 import pytest
 
-from fairlane import flushing
+from fairlane import flushing, shield
 from fairlane.flushing import Flushes
+
+WHO: ContextVar[str] = ContextVar("who")
 
 
 class Line:
@@ -184,6 +190,48 @@ async def test_flush_without_an_answer_does_not_hold_up_the_next_one(
     assert not stuck.done()
     line.gates[0].set_result(None)
     await line.flushes.drain()
+
+
+async def test_what_one_caller_has_set_is_not_for_those_who_share_its_flush() -> None:
+    seen: list[str] = []
+
+    async def flush(items: Sequence[int]) -> Sequence[int]:
+        seen.append(WHO.get("nobody"))
+        return items
+
+    flushes: Flushes[int, int] = Flushes(flush, most=10)
+    WHO.set("me")
+    assert await flushes.call(1) == 1
+    assert seen == ["nobody"]
+
+
+async def test_call_that_an_anyio_scope_cancels_waits_without_being_cancelled_again(
+    line: Line, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waits = 0
+
+    async def wait(*arguments: Any, **options: Any) -> Any:
+        nonlocal waits
+        waits += 1
+        return await asyncio.wait(*arguments, **options)
+
+    monkeypatch.setattr(shield, "asyncio", SimpleNamespace(**{**vars(asyncio), "wait": wait}))
+    asyncio.get_running_loop().call_later(0.05, lambda: line.gates[0].set_result(None))
+    with anyio.move_on_after(0.01):
+        await line.flushes.call(1)
+    assert waits == 1
+
+
+async def test_drain_gives_up_where_nobody_answers(
+    line: Line, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(flushing, "DRAIN_SECONDS", 0.01)
+    (call,) = line.call(1)
+    await settled()
+    await line.flushes.drain()
+    assert not call.done()
+    line.gates[0].set_result(None)
+    assert await call == -1
 
 
 async def test_drain_waits_for_all_that_was_called_for(line: Line) -> None:

@@ -224,7 +224,10 @@ class Collection:
             for match in matches:
                 await self.delete_one(match)
             return
-        await self._bulk([DeleteOne(match) for match in matches], ordered=True)
+        try:
+            await self._bulk([DeleteOne(match) for match in matches], ordered=True)
+        except BulkWriteError as error:
+            raise as_single(error) from None
 
     async def delete_many(self, match: Document) -> int:
         result = await self._run(self._raw.delete_many(match))

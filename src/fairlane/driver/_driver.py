@@ -185,7 +185,7 @@ class Driver:
         """Apply the update of each unit, and what follows it if that matched.
 
         One command, where the server can. What comes behind a unit that it stops at is done in
-        steps: two commands more, however many do not match.
+        steps, a few commands more however many do not match.
         """
         settled: list[Settled] = []
         if self.has_cross_collection_bulk and units:
@@ -248,6 +248,8 @@ class Driver:
         try:
             done = await self._bulk(models)
         except driver_errors.ClientBulkWriteException as error:
+            if (error.details or {}).get("writeConcernErrors"):  # of all that was applied
+                raise
             return _applied_before(error, models)
         return 0 if done is None else len(models)
 

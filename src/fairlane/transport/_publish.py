@@ -7,7 +7,7 @@ from typing import Any, Generic, TypeVar
 from pymongo.errors import DuplicateKeyError, OperationFailure
 
 from fairlane import checks, schema
-from fairlane.driver import Insert, Upsert, Write
+from fairlane.driver import Document, Insert, Upsert, Write
 from fairlane.errors import ConfigurationError, Duplicate
 from fairlane.flushing import Flushes
 from fairlane.payload import Payload
@@ -19,6 +19,11 @@ __all__ = ("Draft", "Publisher")
 E = TypeVar("E")
 
 TRIES = 3
+
+Told = dict[int, int | Exception]
+"""What becomes of each message, by its number: the number that it is stored under, or why not."""
+
+OF_REPEATS: Document = {"group_id": 1, "message_id": 1}
 
 CHUNK = 500
 """Messages that are written, and made claimable, before the next ones: finished in a moment."""
@@ -112,43 +117,55 @@ class Publisher(Generic[E]):
         first = await self._store.reserve(len(drafts))
         now = await self._store.now()
         rows = [Row(draft, seq) for seq, draft in enumerate(drafts, first)]
-        told: list[int | Exception] = [row.seq for row in rows]
-        at: int | None = 0
-        while at is not None:
-            at = await self._write_from(at, rows, told, now)
-            if is_one_call and at and isinstance(told[at - 1], Exception):
-                del rows[at:], told[at:]
-        return told
+        told: Told = {row.seq: row.seq for row in rows}
+        left: Sequence[Row] = rows
+        while (refused := await self._write_rows(left, rows, told, now)) is not None:
+            if is_one_call:
+                rows, left = rows[: refused + 1], ()
+            else:
+                left = await self._without_repeats(left[refused + 1 :], told)
+        return [told[row.seq] for row in rows]
 
-    async def _write_from(
-        self, start: int, rows: Sequence[Row], told: list[int | Exception], now: float
+    async def _write_rows(
+        self, left: Sequence[Row], rows: Sequence[Row], told: Told, now: float
     ) -> int | None:
-        """Write what comes from `start` on; return where to go on behind what was refused."""
-        inserts = [self._insert(row, now) for row in rows[start:]]
-        stored = [row for row, each in zip(rows, told, strict=True) if isinstance(each, int)]
+        """Write what is left, up to what is refused; return its place, or None if all is done."""
+        inserts = [self._insert(row, now) for row in left]
+        stored = [row for row in rows if isinstance(told[row.seq], int)]
         writes: list[Write] = [*inserts, *self._ready(stored, now)]
         refusal = await self._store.driver.write_until_refused(writes)
         if refusal is None:
             return None
         if refusal.place >= len(inserts):
             raise refusal.error
-        at = start + refusal.place
-        told[at] = await self._repeated(rows[at], refusal.error, now)
-        return at + 1
+        row = left[refusal.place]
+        told[row.seq] = await self._repeated(row, refusal.error, now)
+        return refusal.place
+
+    async def _without_repeats(self, rows: Sequence[Row], told: Told) -> Sequence[Row]:
+        """Leave out what repeats a stored message: where there is one repeat there may be many."""
+        names = [name for row in rows if (name := row.draft.message_id) is not None]
+        if not names:
+            return rows
+        found = self._store.messages.each(
+            {"message_id": {"$in": names}}, sort=[("_id", 1)], fields=OF_REPEATS
+        )
+        stored = {message["message_id"]: message async for message in found}
+        for row in rows:
+            if (message := stored.get(row.draft.message_id)) is not None:
+                told[row.seq] = _repeats(row.draft, message)
+        return [row for row in rows if row.draft.message_id not in stored]
 
     async def _repeated(self, row: Row, error: OperationFailure, now: float) -> int | Exception:
         """Return the number of the message that this one repeats, or why it cannot be stored."""
         for _ in range(TRIES):
             if not isinstance(error, DuplicateKeyError):
                 break
-            try:
-                if (earlier := await self._earlier(row.draft)) is not None:
-                    return earlier
-                # Settled meanwhile: its message_id is free again.
+            if (earlier := await self._earlier(row.draft)) is not None:
+                return earlier
+            try:  # settled meanwhile: its message_id is free again
                 await self._store.driver.write_in_order([self._insert(row, now)])
-            except (Duplicate, OperationFailure) as another:
-                if isinstance(another, Duplicate):
-                    return another
+            except OperationFailure as another:
                 error = another
             else:
                 return row.seq
@@ -181,24 +198,27 @@ class Publisher(Generic[E]):
             for group_id, members in groups.items()
         ]
 
-    async def _earlier(self, draft: Draft) -> int | None:
+    async def _earlier(self, draft: Draft) -> int | Duplicate | None:
         """Return the number of the stored message with this `message_id`.
 
         A repeated publish is the earlier one, made whole.
         """
         if draft.message_id is None:
             return None
-        earlier = await self._store.messages.find_one(
-            {"message_id": draft.message_id}, {"group_id": 1}
-        )
-        if earlier is None:
-            return None
-        if earlier["group_id"] != draft.group_id:
-            raise Duplicate(
-                f"message_id {draft.message_id!r} is in use by a message of group "
-                f"{earlier['group_id']!r}"
-            )
-        return int(earlier["_id"])
+        earlier = await self._store.messages.find_one({"message_id": draft.message_id}, OF_REPEATS)
+        return None if earlier is None else _repeats(draft, earlier)
+
+
+def _repeats(draft: Draft, stored: Document) -> int | Duplicate:
+    """Return the number of the message that this one repeats; an error if it is of another group.
+
+    Not raised: nobody else's message depends on it.
+    """
+    if stored["group_id"] == draft.group_id:
+        return int(stored["_id"])
+    return Duplicate(
+        f"message_id {draft.message_id!r} is in use by a message of group {stored['group_id']!r}"
+    )
 
 
 def _number(told: int | Exception) -> int:

@@ -30,6 +30,9 @@ RECENT = 5.0
 MOST = 500
 """Leases that acks at the same time settle together."""
 
+MOST_MESSAGES = 5_000
+"""Messages of those leases, unless one alone has more."""
+
 MAX_TEXT = 4_000
 """Characters of a reason or an error that are kept."""
 
@@ -45,7 +48,9 @@ class Settler:
         self._burial = burial
         self._floors = floors
         self._dead_head = dead_head
-        self._flushes: Flushes[Lease[Any], bool] = Flushes(self._ack, most=MOST)
+        self._flushes: Flushes[Lease[Any], bool] = Flushes(
+            self._ack, most=MOST, heaviest=MOST_MESSAGES, weigh=lambda lease: len(_seqs(lease))
+        )
 
     async def ack(self, lease: Lease[Any]) -> bool:
         """Settle a lease, together with those that others settle now."""

@@ -183,7 +183,8 @@ class AsyncMongoTransport(Product, Generic[E]):
         When this returns the message is stored on a majority and will be delivered, after every
         message of the group whose publish returned before. A call that raised may have happened;
         with a `message_id` it can be repeated without harm. Calls of tasks that run at the same
-        time share their commands; alone, none waits for another.
+        time share their commands; alone, none waits for another. So a `pymongo.timeout()` around a
+        call does not hold for it; `asyncio.timeout()` does.
 
         Args:
             group_id: any valid `str`.
@@ -491,9 +492,10 @@ class AsyncMongoTransport(Product, Generic[E]):
         return await self._placer.reconcile()
 
     async def close(self) -> None:
-        """Wait for what is being published and acknowledged; close the client if it is its own.
+        """Wait for each `publish` and `ack` under way; close the client if it is its own.
 
-        May be called again. Calls on a transport whose client is closed raise `FairlaneError`.
+        A server that does not answer is waited for five seconds at most. May be called again. Calls
+        on a transport whose client is closed raise `FairlaneError`.
         """
         await self._publisher.drain()
         await self._settler.drain()
