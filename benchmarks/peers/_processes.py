@@ -84,7 +84,11 @@ async def ran(
         lines = [await each.line(orders[0].seconds + GRACE) for each in running]
         after = meter()
     metered = None if before is None or after is None else after - before
-    return Ran(shares=tuple(Share.from_json(line) for line in lines), metered=metered)
+    try:
+        shares = tuple(Share.from_json(line) for line in lines)
+    except ValueError as error:  # one library's answer must not end the run of all
+        raise SubjectFailed(f"its answer cannot be read: {error}") from error
+    return Ran(shares=shares, metered=metered)
 
 
 @asynccontextmanager
