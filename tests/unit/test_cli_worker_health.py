@@ -13,7 +13,7 @@ from worker_fakes import FakeSource
 from fairlane.cli.worker.health import Document, document, fleet_document
 from fairlane.cli.worker.plan import HealthPlan
 from fairlane.cli.worker.serving import response
-from fairlane.cli.worker.telling import telling
+from fairlane.cli.worker.telling import beside, telling
 from fairlane.errors import FairlaneError
 from fairlane.worker import WorkerPool
 
@@ -112,6 +112,26 @@ async def test_the_file_holds_health_and_goes_with_the_process(tmp_path: Path) -
         assert told.pop("at").endswith("+00:00")
         assert told == one()
     assert os.listdir(tmp_path) == []
+
+
+async def test_the_file_goes_with_a_worker_that_fails(tmp_path: Path) -> None:
+    file = tmp_path / "health.json"
+    with pytest.raises(LookupError):
+        async with telling(HealthPlan(file=file), one):
+            await until(file.exists)
+            raise LookupError
+    assert os.listdir(tmp_path) == []
+
+
+async def test_a_loop_that_ends_before_its_block_is_told(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def fail() -> None:
+        raise LookupError("too long a line")
+
+    async with beside(fail()):
+        await asyncio.sleep(0)
+    assert "has ended before it" in caplog.text
 
 
 async def test_a_file_that_cannot_be_written_is_logged_once_and_harms_nobody(

@@ -102,7 +102,10 @@ class Watch:
         self._failures = 0
 
     async def tell(self, member: Member) -> None:
-        """Tell the member until cancelled. Returns only if the server has no change streams."""
+        """Tell the member until cancelled. Returns only if the server has no change streams.
+
+        Or does not allow them: then until the next life of the watch, if a right is granted later.
+        """
         with self._joined(member):
             async with self._reading:
                 while not self._is_refused:

@@ -46,6 +46,8 @@ async def beside(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
     finally:
         task.cancel()
         await asyncio.wait((task,))
+        if not task.cancelled() and (error := task.exception()) is not None:
+            logger.error("a loop beside the worker has ended before it", exc_info=error)
 
 
 async def _repeat(what: Callable[[], Awaitable[None]], seconds: float) -> None:
@@ -72,10 +74,12 @@ async def _written(file: Path, ask: Ask) -> AsyncIterator[None]:
     async def tell() -> None:
         await anyio.to_thread.run_sync(write, file, _line(ask), limiter=limiter)
 
-    async with beside(_repeat(tell, EVERY)):
-        yield
-    with suppress(OSError):
-        file.unlink()  # noqa: ASYNC240  the last thing that the process does
+    try:
+        async with beside(_repeat(tell, EVERY)):
+            yield
+    finally:  # also of a worker that failed: the last thing it said must not stay
+        with suppress(OSError):
+            file.unlink()  # noqa: ASYNC240  the last thing that the process does
 
 
 def _line(ask: Ask) -> str:
