@@ -116,10 +116,14 @@ async def test_the_file_holds_health_and_goes_with_the_process(tmp_path: Path) -
 
 async def test_the_file_goes_with_a_worker_that_fails(tmp_path: Path) -> None:
     file = tmp_path / "health.json"
-    with pytest.raises(LookupError):
+
+    async def fail() -> None:
         async with telling(HealthPlan(file=file), one):
             await until(file.exists)
             raise LookupError
+
+    with pytest.raises(LookupError):
+        await fail()
     assert os.listdir(tmp_path) == []
 
 
