@@ -166,6 +166,8 @@ class Lease(Generic[E]):
         Raises:
             ValueError: the lease has no such message.
         """
+        if message not in self.messages:
+            raise ValueError(f"message must be one of lease.messages, not {message!r:.100}")
         self._progress.done = max(self._progress.done, self.messages.index(message) + 1)
 
 

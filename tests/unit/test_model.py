@@ -73,3 +73,21 @@ def test_value_is_immutable(value: Any) -> None:
 @pytest.mark.parametrize("value", VALUES, ids=lambda value: type(value).__name__)
 def test_value_takes_no_other_attributes(value: Any) -> None:
     assert not hasattr(value, "__dict__")
+
+
+@pytest.mark.parametrize("wrong", [3, None, "event", ()])
+def test_only_a_message_of_the_lease_is_done(wrong: Any) -> None:
+    message = Message(seq=1, group_id="g", event="event")
+    lease = Lease(
+        group_id="g",
+        seq=1,
+        event="event",
+        token="t",
+        priority=0,
+        attempt=1,
+        epoch=1,
+        expires_at=0.0,
+        messages=(message,),
+    )
+    with pytest.raises(ValueError, match=r"must be one of lease\.messages"):
+        lease.done(wrong)

@@ -316,6 +316,26 @@ async def test_group_that_looks_due_and_cannot_be_claimed_costs_one_claim_an_int
 
 
 @in_virtual_time
+async def test_group_that_looked_due_and_was_gone_does_not_hide_the_next_one() -> None:
+    """As one that is acknowledged, whose lock is about to be removed."""
+    source, record = ForeseeingSource(), Record()
+    source.is_watched = False
+    due_at = now() + 37.5
+    source.park("g", 37.5)
+    asked = source.next_due
+
+    async def told_of_what_is_gone(min_priority: int = 0) -> float | None:
+        due = await asked(min_priority)
+        return due if len(source.looks) > 1 else 0.0
+
+    source.next_due = told_of_what_is_gone  # type: ignore[method-assign]
+    async with WorkerPool(source, handled, poll_interval=NEVER, on_event=record):
+        await record.until("acked")
+
+    assert 0 <= now() - due_at < 0.05
+
+
+@in_virtual_time
 async def test_failing_read_is_an_outage_like_a_failing_claim() -> None:
     source, record = ForeseeingSource(), Record()
     source.is_watched = False

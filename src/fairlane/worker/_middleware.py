@@ -59,7 +59,7 @@ async def passed(middleware: Sequence[Middleware], work: Any, handler: CallNext)
 
 
 async def _called(middleware: Middleware, following: CallNext, work: Any) -> Any:
-    call_next = Next(following)
+    call_next = Next(following, getattr(middleware, "__name__", type(middleware).__name__))
     try:
         answer = await middleware(work, call_next)
         await call_next.check()
@@ -75,14 +75,17 @@ class Next:
     forgotten to wait: work that is not finished would be lost.
     """
 
-    def __init__(self, following: CallNext) -> None:
+    def __init__(self, following: CallNext, name: str) -> None:
         self._following = following
+        self._name = name
         self._state: State = "waiting"
         self._call: Coroutine[Any, Any, Any] | None = None
 
     def __call__(self, work: Any) -> Coroutine[Any, Any, Any]:
         if self._state != "waiting":
-            raise FairlaneError("a middleware may call call_next(work) once, before it returns")
+            raise FairlaneError(
+                f"middleware {self._name} may call call_next(work) once, before it returns"
+            )
         self._state = "asked"
         self._call = self._run(work)
         return self._call
@@ -104,7 +107,9 @@ class Next:
     async def check(self) -> None:
         """Refuse the answer of a middleware that has left its work unfinished."""
         if self._state in ("asked", "running"):
-            raise FairlaneError("a middleware must await call_next(work) before it returns")
+            raise FairlaneError(
+                f"middleware {self._name} must await call_next(work) before it returns"
+            )
         if self._state != "ended":
             await insist_on_cancellation(is_known=self._state == "cancelled")
 

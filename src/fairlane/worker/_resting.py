@@ -27,6 +27,12 @@ about 10; and what is published meanwhile costs the others no claim of its own. 
 pool claims about four times a second for others, however much they publish.
 """
 
+AGAIN = 0.02
+"""Seconds after which a pool looks again if what was due was gone when it was claimed.
+
+Doubled, up to `poll_interval`, while something is due that it cannot have.
+"""
+
 APART = 0.01
 """A wake-up may tell of what has been claimed just now, in this process."""
 
@@ -80,6 +86,9 @@ class Rest:
         self._woken_at = math.inf
         self._due_at = math.inf
         self._is_known = False
+        self._is_due_now = False
+        self._look_at = math.inf
+        self._again = AGAIN
         self._was_woken = False
         self._claimed_at = -math.inf
         self._lulls = {floor: Lull(poll_interval, apart=APART) for floor in reserved}
@@ -136,11 +145,23 @@ class Rest:
             self._lulls[floor].claim_ends(found)
             return
         was_woken, self._was_woken = self._was_woken, False
+        self._judge_due(found)
         if found:
             self._interval = self._poll_interval
             self._spread = self._spread / 2 if self._spread > STEP else 0.0
         elif was_woken:
             self._spread = min(self._spread + STEP, WIDEST)
+
+    def _judge_due(self, found: int) -> None:
+        """What was due now was claimed, or it was gone: when the next one is due is not known."""
+        if not self._is_due_now:
+            return
+        self._is_due_now = False
+        if found:
+            self._is_known, self._again = False, AGAIN
+        elif self._again < self._poll_interval:
+            self._look_at = anyio.current_time() + self._again
+            self._again *= 2
 
     async def until_reason(self, foresee: Foresee | None) -> None:
         """Return when there is a reason to claim: a ring, something due, or time to poll.
@@ -196,11 +217,14 @@ class Rest:
     async def _is_due(self, foresee: Foresee) -> bool:
         """Learn when the first is due; what was known before may have been moved since."""
         self._due_at, self._is_known = math.inf, False
+        self._look_at = math.inf
         seconds = await foresee()
         self._is_known = True
+        self._is_due_now = seconds is not None and seconds <= 0
         if seconds is not None and seconds > 0:
             self._due_at = min(self._due_at, anyio.current_time() + seconds + SLACK)
-        return seconds is not None and seconds <= 0
+            self._again = AGAIN
+        return self._is_due_now
 
     def _grow(self) -> None:
         """Poll less often where all that others do is told."""
@@ -213,13 +237,9 @@ class Rest:
         return min(self._woken_at, self._due_at)
 
     def _next_poll(self) -> float:
-        return anyio.current_time() + self._interval * random.uniform(1, 1 + JITTER)
+        at = anyio.current_time() + self._interval * random.uniform(1, 1 + JITTER)
+        return min(self._look_at, at)
 
     def _shorten(self, at: float) -> None:
         if self._scope is not None:
             self._scope.deadline = min(self._scope.deadline, at)
-
-
-def wake_all(semaphore: anyio.Semaphore) -> None:
-    for _ in range(semaphore.statistics().tasks_waiting):
-        semaphore.release()
