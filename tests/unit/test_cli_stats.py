@@ -48,9 +48,9 @@ def sample(after: float = 0, number: int = 0, numbers: int = 0, dead: int = 0) -
     )
 
 
-def rendered(what: RenderableType) -> str:
+def rendered(what: RenderableType, *, width: int = 120) -> str:
     output = StringIO()
-    Console(file=output, width=120).print(what)
+    Console(file=output, width=width).print(what)
     return output.getvalue()
 
 
@@ -86,6 +86,15 @@ def test_pace_is_shown_only_where_it_is_watched() -> None:
     speed = Pace(incoming=12.34, outgoing=0.0)
     assert "in/s" not in rendered(tables(sample(), speed))
     assert "12.3" in rendered(tables(sample(), speed, is_watched=True))
+
+
+def test_watched_table_is_whole_in_a_terminal_of_80_columns() -> None:
+    shown = rendered(
+        tables(sample(number=9_999), Pace(incoming=10.0, outgoing=10.0), is_watched=True), width=80
+    )
+    assert "…" not in shown
+    for heading in ("groups", "stopped", "messages", "oldest", "out/s"):
+        assert heading in shown
 
 
 def test_a_type_of_job_cannot_move_the_cursor() -> None:

@@ -79,7 +79,8 @@ def _alarming(number: int) -> Text:
 
 
 def _table(*names: str) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    # All columns of messages fit into a terminal of 80.
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
     for name in names:
         table.add_column(name, justify="left" if name == "jobs" else "right", no_wrap=True)
     return table
