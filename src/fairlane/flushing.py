@@ -102,8 +102,7 @@ class Flushes(Generic[T, R]):
         if call in self._waiting:
             self._waiting.remove(call)
         else:
-            with anyio.CancelScope(shield=True):  # else its scope would cancel again and again
-                await outlast(call.answer, DEADLINE)
+            await outlast(call.answer, DEADLINE)
         call.answer.cancel()
         self._break_off(call)
 
@@ -153,11 +152,10 @@ class Flushes(Generic[T, R]):
             return
         try:
             _answer(calls, await self._flush([each.item for each in calls]))
-        except Exception as error:
-            _answer(calls, [error] * len(calls))
         except BaseException as error:
             _answer(calls, [error] * len(calls))
-            raise
+            if not isinstance(error, Exception):
+                raise
 
     def _next(self) -> list[Call[T, R]]:
         calls: list[Call[T, R]] = []

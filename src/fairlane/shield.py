@@ -39,14 +39,18 @@ async def finish(
 
 
 async def outlast(task: asyncio.Future[Any], seconds: float) -> None:
-    """Wait so long for a task, absorbing cancellations: a first one is already on its way up."""
+    """Wait so long for a task, absorbing cancellations: a first one is already on its way up.
+
+    Shielded: a scope of anyio that is cancelled would cancel the wait in every turn of the loop.
+    """
     loop = asyncio.get_running_loop()
     ends_at = loop.time() + seconds
-    while not task.done() and (left := ends_at - loop.time()) > 0:
-        try:
-            await asyncio.wait((task,), timeout=left)
-        except asyncio.CancelledError:
-            continue
+    with anyio.CancelScope(shield=True):
+        while not task.done() and (left := ends_at - loop.time()) > 0:
+            try:
+                await asyncio.wait((task,), timeout=left)
+            except asyncio.CancelledError:
+                continue
 
 
 async def _undone(task: asyncio.Future[T], undo: Callable[[T], Awaitable[object]] | None) -> None:
